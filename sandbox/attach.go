@@ -28,29 +28,29 @@ const exitPatience = 10 * time.Second
 // Any number of clients may be attached. If the process has a log, a client may lag by half a megabyte. It is detached
 // if it then reads nothing for a second. A process with a containerv1.Stream waits for its first client until that
 // client leaves.
-func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) (Exit, error) {
-	p, patient, err := s.beginAttach(id, c)
+func (t *processes) Attach(ctx context.Context, id Process, c Streams) (Exit, error) {
+	p, patient, err := t.beginAttach(id, c)
 	if err != nil {
 		return Exit{}, fmt.Errorf("attach: %w", err)
 	}
-	if err := s.copyStreams(ctx, p, patient, c); err != nil {
+	if err := p.copyStreams(ctx, patient, c); err != nil {
 		return Exit{}, fmt.Errorf("attached to %s: %w", p.subject(), err)
 	}
-	return s.awaitSilent(ctx, p)
+	return p.awaitSilent(ctx)
 }
 
 // awaitSilent waits for the end of a process after the end of its output.
-func (s *Sandbox) awaitSilent(ctx context.Context, p *process) (Exit, error) {
+func (p *process) awaitSilent(ctx context.Context) (Exit, error) {
 	if p.id.Exec == "" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.patience)
+		ctx, cancel = context.WithTimeout(ctx, p.table.patience)
 		defer cancel()
 	}
-	return s.awaitExit(ctx, p)
+	return p.awaitExit(ctx)
 }
 
 // copyStreams copies a process's output until its end, and its input until the process ends: it may still read.
-func (s *Sandbox) copyStreams(ctx context.Context, p *process, patient bool, c Streams) (err error) {
+func (p *process) copyStreams(ctx context.Context, patient bool, c Streams) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type result struct {
@@ -71,12 +71,12 @@ func (s *Sandbox) copyStreams(ctx context.Context, p *process, patient bool, c S
 			results <- result{err: member.CopyTo(ctx, w)}
 		}()
 	}
-	s.firstAttached(p)
+	p.firstAttached()
 	fed := make(chan struct{})
 	if c.Stdin != nil {
 		go func() {
 			defer close(fed)
-			err := s.copyInput(ctx, p, c.Stdin)
+			err := p.copyInput(ctx, c.Stdin)
 			closeReader(c.Stdin) // so that its writer does not wait for us
 			results <- result{err, true}
 		}()
@@ -91,13 +91,13 @@ func (s *Sandbox) copyStreams(ctx context.Context, p *process, patient bool, c S
 			waiting--
 			err = r.err
 		case r.err != nil && !errors.Is(r.err, input.ErrNoInput):
-			s.log.Debug("stdin ended", "process", p.subject(), "error", r.err)
+			p.table.log.Debug("stdin ended", "process", p.subject(), "error", r.err)
 		}
 	}
 	switch {
 	case err != nil:
 	case outputs > 0:
-		_, err = s.awaitSilent(ctx, p)
+		_, err = p.awaitSilent(ctx)
 	default:
 		select {
 		case <-p.done:
@@ -129,10 +129,10 @@ func closeReader(r io.Reader) bool {
 }
 
 // beginAttach finds the process, reserves its stdin, and reports whether its output waits for this client.
-func (s *Sandbox) beginAttach(id Process, c Streams) (*process, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, err := s.find(id)
+func (t *processes) beginAttach(id Process, c Streams) (*process, bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, err := t.find(id)
 	if err == nil && p.host != nil {
 		err = fmt.Errorf("%s: %w: its standard streams are files of the host", p.subject(), errdefs.ErrInvalidArgument)
 	}
@@ -157,9 +157,9 @@ func (s *Sandbox) beginAttach(id Process, c Streams) (*process, bool, error) {
 }
 
 // firstAttached starts the output of a process without a log. A client of stdin alone does not count.
-func (s *Sandbox) firstAttached(p *process) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (p *process) firstAttached() {
+	p.table.mu.Lock()
+	defer p.table.mu.Unlock()
 	for _, h := range p.out {
 		if h == nil || h.Clients() == 0 {
 			continue
@@ -174,25 +174,25 @@ func (s *Sandbox) firstAttached(p *process) {
 }
 
 // copyInput copies a client's input to the process until either ends.
-func (s *Sandbox) copyInput(ctx context.Context, p *process, r io.Reader) error {
+func (p *process) copyInput(ctx context.Context, r io.Reader) error {
 	select {
 	case <-p.started:
 	case <-ctx.Done():
-		s.releaseInput(p)
+		p.releaseInput()
 		return context.Cause(ctx)
 	}
 	if p.vm == nil { // it ended before this shim started
-		s.releaseInput(p)
+		p.releaseInput()
 		return input.ErrNoInput
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.vm.ctx, func() { cancel(ErrVMGone) })()
-	in := newFeeder(p)
+	defer context.AfterFunc(p.vm.Context(), func() { cancel(ErrVMGone) })()
+	in := p.feeder()
 	err := in.Pass(ctx, r)
-	closing := s.releaseInput(p)
+	closing := p.releaseInput()
 	// The context ends when the client leaves, but the process must still learn that its input has ended.
-	end, done := p.vm.call(context.WithoutCancel(ctx), s.o.CallTimeout)
+	end, done := p.vm.Call(context.WithoutCancel(ctx), p.table.callTimeout)
 	defer done()
 	err = endOf(err)
 	if closing && !errors.Is(err, input.ErrNoInput) {
@@ -202,9 +202,9 @@ func (s *Sandbox) copyInput(ctx context.Context, p *process, r io.Reader) error 
 	return errors.Join(err, in.Close())
 }
 
-func newFeeder(p *process) *input.Feeder {
+func (p *process) feeder() *input.Feeder {
 	m := p.vm
-	return &input.Feeder{Process: p.id, Agent: m.agent, Link: m.link, Gone: m.vm.Done(), Ended: p.done}
+	return &input.Feeder{Process: p.id, Agent: m.Agent, Link: m.Link, Gone: m.VM.Done(), Ended: p.done}
 }
 
 func endOf(err error) error {
@@ -215,17 +215,17 @@ func endOf(err error) error {
 }
 
 // releaseInput releases the process's stdin and reports whether it must be closed.
-func (s *Sandbox) releaseInput(p *process) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (p *process) releaseInput() bool {
+	p.table.mu.Lock()
+	defer p.table.mu.Unlock()
 	p.fed = false
 	return p.id.Exec != "" || p.stdio.Input() == containerv1.StdinOnce || p.closeIn
 }
 
 // CloseInput closes a process's stdin once all input of an attached client has been fed.
-func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
-	s.mu.Lock()
-	p, err := s.find(id)
+func (t *processes) CloseInput(ctx context.Context, id Process) error {
+	t.mu.Lock()
+	p, err := t.find(id)
 	if err == nil && !p.hasStdin() {
 		err = fmt.Errorf("%s: %w: it has no stdin", subject(id), errdefs.ErrInvalidArgument)
 	}
@@ -235,20 +235,20 @@ func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
 		if p.host.files != nil {
 			p.host.files.Drain()
 		}
-		s.mu.Unlock()
+		t.mu.Unlock()
 		return nil
 	}
 	if err == nil {
 		p.closeIn, fed = true, p.fed
 		err = expect(p.subject(), "close the stdin of", p.state, Running, Paused)
 	}
-	s.mu.Unlock()
+	t.mu.Unlock()
 	if err != nil || fed {
 		return err
 	}
-	call, done := p.vm.call(ctx, s.o.CallTimeout)
+	call, done := p.vm.Call(ctx, p.table.callTimeout)
 	defer done()
-	f := newFeeder(p)
+	f := p.feeder()
 	err = f.CloseInput(call)
 	f.Drain(call)
 	if errors.Is(err, input.ErrNoInput) {

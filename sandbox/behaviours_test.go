@@ -100,7 +100,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	if after := descriptors(t, filepath.Join(h.dir, "lock")); after != before {
 		t.Errorf("%d descriptors of the lock, %d before", after, before)
 	}
-	if err := (store{t.TempDir() + "/none"}).locked(func() error { return nil }); err == nil {
+	if err := (&store{dir: t.TempDir() + "/none"}).locked(func() error { return nil }); err == nil {
 		t.Error("a lock in a missing directory was acquired")
 	}
 }
@@ -215,12 +215,12 @@ func TestHostsOOMKiller(t *testing.T) {
 	if err := os.WriteFile(count, []byte("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := &liveVM{vm: newFakeVM(t, newFakeAgent()), oom: hostoom.Count{File: count, Before: 2}}
-	if reason, _ := m.reason(); reason != ReasonOOMKilled {
+	m := &liveVM{VM: newFakeVM(t, newFakeAgent()), OOM: hostoom.Count{File: count, Before: 2}}
+	if reason, _ := m.Reason(); reason != ReasonOOMKilled {
 		t.Errorf("reason %q", reason)
 	}
-	m.setWhy(ReasonStopped, "")
-	if reason, _ := m.reason(); reason != ReasonStopped {
+	m.SetReason(ReasonStopped, "")
+	if reason, _ := m.Reason(); reason != ReasonStopped {
 		t.Errorf("after a requested kill: reason %q", reason)
 	}
 }

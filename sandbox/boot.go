@@ -23,13 +23,14 @@ func (s *Sandbox) boot() *boot {
 	b := &boot{done: make(chan struct{})}
 	var ctx context.Context
 	limit := s.o.bootLimit()
-	ctx, b.cancel = context.WithTimeoutCause(s.ctx, limit, fmt.Errorf("%w: the VM was not up within %v", context.DeadlineExceeded, limit))
+	late := fmt.Errorf("%w: the VM was not up within %v", context.DeadlineExceeded, limit)
+	ctx, b.cancel = context.WithTimeoutCause(s.work.Context(), limit, late)
 	s.state.Phases = nil
 	s.booting = b
 	if s.first == nil {
 		s.first = b
 	}
-	s.spawn(func() {
+	s.work.Go(func() {
 		defer b.cancel()
 		defer close(b.done)
 		b.vm, b.err = s.bringUp(ctx)
@@ -57,12 +58,12 @@ func (s *Sandbox) bringUp(ctx context.Context) (*liveVM, error) {
 	fault.Point("machine.recorded")
 	if err == nil {
 		err = s.phase("channel", func() error {
-			_, err := m.link.Connect(ctx)
+			_, err := m.Link.Connect(ctx)
 			return err
 		})
 	}
 	if err != nil {
-		return m, m.vm.Explain("reach the agent", causeOf(ctx, err))
+		return m, m.VM.Explain("reach the agent", causeOf(ctx, err))
 	}
 	return m, nil
 }
@@ -77,11 +78,13 @@ func causeOf(ctx context.Context, err error) error {
 
 // adopt makes m the sandbox's VM; the caller holds mu.
 func (s *Sandbox) adopt(m *liveVM) {
-	record := m.vm.Record()
+	record := m.VM.Record()
 	s.vm, s.state.VM = m, &record
 	s.state.MemoryMiB = record.VM.Memory
-	s.spawn(func() { s.watch(m) })
-	s.spawn(func() { s.keepClock(m) })
+	s.work.Go(func() { s.watch(m) })
+	s.work.Go(func() {
+		m.KeepClock(func() { s.logIf("correct the guest's clock", s.correctClock(m)) })
+	})
 }
 
 // phase runs f and records how long it took.

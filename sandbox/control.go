@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -18,17 +17,55 @@ func (s *Sandbox) live(ctx context.Context, action string, id Process, want ...S
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
-	s.mu.Lock()
-	p, err := s.find(id)
-	if err == nil {
-		err = expect(p.subject(), action, p.state, want...)
-	}
-	s.mu.Unlock()
+	p, err := s.getIn(id, action, want...)
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
+	ctx, done := m.Call(ctx, s.o.CallTimeout)
 	return p, m, ctx, done, nil
+}
+
+// operate acquires the process's semaphore and returns the VM of a running sandbox. The caller calls done unless there
+// is an error.
+func (s *Sandbox) operate(ctx context.Context, action string, id Process) (p *process, m *liveVM, done func(), err error) {
+	if m, err = s.running(action+" a process of", Running); err != nil {
+		return nil, nil, nil, err
+	}
+	if p, err = s.get(id); err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", action, err)
+	}
+	if err := p.acquire(ctx, action); err != nil {
+		return nil, nil, nil, err
+	}
+	return p, m, func() { <-p.op }, nil
+}
+
+// StartProcess runs a Ready process and returns its PID in the guest. A missing command ends the process with code 127,
+// and one that cannot be executed with 126. The error matches agentv1.ErrNoCommand or ErrNotExec. While maxExecs exec'd
+// processes run, another one waits. If ctx ends meanwhile, it matches errdefs.ErrResourceExhausted, and the process stays Ready.
+func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
+	release, err := s.admit(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	running := false
+	defer func() {
+		if !running {
+			release()
+		}
+	}()
+	p, m, done, err := s.operate(ctx, "start", id)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	call, end := m.Call(ctx, s.o.CallTimeout)
+	defer end()
+	pid, running, err := p.start(call)
+	if running {
+		s.releaseAfter(p, release)
+	}
+	return pid, err
 }
 
 // SignalProcess sends sig to a process, or with all to every process of its container. A process that has ended is
@@ -37,48 +74,12 @@ func (s *Sandbox) SignalProcess(ctx context.Context, id Process, sig unix.Signal
 	if sig < 1 || sig > 64 {
 		return fmt.Errorf("signal %s: %w: number %d", subject(id), errdefs.ErrInvalidArgument, sig)
 	}
-	p, m, ctx, done, err := s.live(ctx, "signal", id, Ready, Running, Paused, Stopped)
+	p, _, ctx, done, err := s.live(ctx, "signal", id, Ready, Running, Paused, Stopped)
 	if err != nil {
 		return err
 	}
 	defer done()
-	s.mu.Lock()
-	state := p.state
-	if state == Ready && (id.Exec != "" || p.startErr != nil) {
-		// The guest does not know the process yet and never will.
-		s.finish(p, neverStarted())
-		s.mu.Unlock()
-		return nil
-	}
-	// A process that has ended seems to run while its last output waits for a reader.
-	unread := sig == unix.SIGKILL && s.noteKill(id)
-	s.mu.Unlock()
-	if state == Stopped && unread {
-		return nil
-	}
-	if state == Stopped {
-		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), errdefs.ErrNotFound)
-	}
-	err = m.agent.Signal(ctx, agentv1.Signal{Process: id, Signal: int(sig), All: all})
-	if errors.Is(err, errdefs.ErrNotFound) && unread {
-		return nil
-	}
-	if errors.Is(err, errdefs.ErrNotFound) {
-		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), errdefs.ErrNotFound)
-	}
-	if err != nil {
-		return fmt.Errorf("signal %s: %w", p.subject(), m.fault(err))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.state == Ready {
-		s.await(p) // the signal may have killed it
-	}
-	return nil
-}
-
-func neverStarted() Exit {
-	return Exit{Code: 137, Signal: 9, Reason: ReasonNeverStarted, At: now()}
+	return p.signal(ctx, sig, all)
 }
 
 // ResizeProcess sets the size of a process's terminal. An exec'd process that has not started gets it with its start.
@@ -91,17 +92,10 @@ func (s *Sandbox) ResizeProcess(ctx context.Context, id Process, width, height u
 	if !p.terminal {
 		return fmt.Errorf("resize %s: %w: it has no terminal", p.subject(), errdefs.ErrInvalidArgument)
 	}
-	size := agentv1.Resize{Process: id, Width: width, Height: height}
-	s.mu.Lock()
-	waits := p.state == Ready && id.Exec != ""
-	if waits {
-		p.size = &size
+	if size := (agentv1.Resize{Process: id, Width: width, Height: height}); !p.resizeLater(&size) {
+		return m.Fault(m.Agent.Resize(ctx, size))
 	}
-	s.mu.Unlock()
-	if waits {
-		return nil
-	}
-	return m.fault(m.agent.Resize(ctx, size))
+	return nil
 }
 
 // PauseContainer freezes a running container.
@@ -126,21 +120,13 @@ func (s *Sandbox) freeze(ctx context.Context, action, id string, from, to State,
 		return err
 	}
 	defer end()
-	if err := call(m.agent, ctx, p.id); err != nil {
+	if err := call(m.Agent, ctx, p.id); err != nil {
 		if to == Paused {
 			s.thaw(m, p, err)
 		}
-		return fmt.Errorf("%s %s: %w", action, p.subject(), m.fault(err))
+		return fmt.Errorf("%s %s: %w", action, p.subject(), m.Fault(err))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := expect(p.subject(), action, p.state, from); err != nil {
-		return err // it ended meanwhile
-	}
-	p.state = to
-	s.storeContainerOrLog(id)
-	s.emit(Event{Kind: kind, Process: p.id, PID: p.pid})
-	return nil
+	return p.become(action, from, to, kind)
 }
 
 // thaw undoes a pause that may still happen in the guest, because its answer did not come. The agent itself undoes a
@@ -150,9 +136,9 @@ func (s *Sandbox) thaw(m *liveVM, p *process, err error) {
 	if errors.As(err, &refusal) {
 		return
 	}
-	ctx, done := m.call(s.ctx, s.o.CallTimeout)
+	ctx, done := m.Call(s.work.Context(), s.o.CallTimeout)
 	defer done()
-	s.logIf("resume a container that may be paused", m.agent.Resume(ctx, p.id))
+	s.logIf("resume a container that may be paused", m.Agent.Resume(ctx, p.id))
 }
 
 // UpdateContainer changes a container's cgroup. resources is an OCI LinuxResources in JSON.
@@ -162,8 +148,8 @@ func (s *Sandbox) UpdateContainer(ctx context.Context, id string, resources []by
 		return err
 	}
 	defer done()
-	if err := m.agent.Update(ctx, agentv1.Update{Container: id, Resources: resources}); err != nil {
-		return fmt.Errorf("update %s: %w", p.subject(), m.fault(err))
+	if err := m.Agent.Update(ctx, agentv1.Update{Container: id, Resources: resources}); err != nil {
+		return fmt.Errorf("update %s: %w", p.subject(), m.Fault(err))
 	}
 	return nil
 }
@@ -176,13 +162,13 @@ func (s *Sandbox) Resize(ctx context.Context, limits agentv1.PodLimits, memoryMi
 	if err != nil {
 		return err
 	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
+	ctx, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
 	if err := s.grow(ctx, m, memoryMiB); err != nil {
 		return fmt.Errorf("resize %s: %w", s.subject(), err)
 	}
-	if err := m.agent.Update(ctx, agentv1.Update{Limits: limits}); err != nil {
-		return fmt.Errorf("resize %s: %w", s.subject(), m.fault(err))
+	if err := m.Agent.Update(ctx, agentv1.Update{Limits: limits}); err != nil {
+		return fmt.Errorf("resize %s: %w", s.subject(), m.Fault(err))
 	}
 	s.shrink(ctx, m, memoryMiB)
 	s.mu.Lock()
@@ -197,26 +183,11 @@ func (s *Sandbox) shrink(ctx context.Context, m *liveVM, total int) {
 	if total <= 0 || total >= have {
 		return
 	}
-	reached, err := m.vm.Grow(ctx, total)
+	reached, err := m.VM.Grow(ctx, total)
 	s.logIf("memory not given back", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if reached > 0 && s.vm == m {
 		s.state.MemoryMiB = reached
 	}
-}
-
-// ReopenLog continues a container's log in f. The sandbox closes f eventually, also on error.
-func (s *Sandbox) ReopenLog(_ context.Context, id string, f *os.File) error {
-	s.mu.Lock()
-	p, err := s.find(Process{Container: id})
-	s.mu.Unlock()
-	if err == nil && p.log == nil {
-		err = fmt.Errorf("container %s: %w: it has no log", id, errdefs.ErrInvalidArgument)
-	}
-	if err != nil {
-		f.Close()
-		return fmt.Errorf("reopen the log: %w", err)
-	}
-	return p.log.Reopen(f)
 }

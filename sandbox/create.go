@@ -44,13 +44,13 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	if err != nil {
 		return err
 	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
+	ctx, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
-	p := newProcess(Process{Container: c.ID}, m, c.Terminal, c.Stdio)
-	p.hidden = true
-	if err := s.reserve(p, &rollback); err != nil {
+	p := s.newProcess(Process{Container: c.ID}, m, c.Terminal, c.Stdio)
+	if err := s.reserve(p); err != nil {
 		return err
 	}
+	rollback.Push("id", func(context.Context) error { s.remove(p); return nil })
 	if err := s.createFiles(p, c, &rollback); err != nil {
 		return err
 	}
@@ -71,36 +71,26 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	}
 	// The record is stored before the agent creates the container. So a new shim that finds a record without a
 	// container can tell that the creation was interrupted.
-	s.mu.Lock()
-	err = s.storeContainer(c.ID)
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.record(p); err != nil {
 		return err
 	}
 	fault.Point("task.recorded")
 	rollback.Push("container", func(ctx context.Context) error {
-		_, err := m.agent.Delete(ctx, p.id)
-		if errors.Is(err, errdefs.ErrNotFound) || m.ctx.Err() != nil {
+		_, err := m.Agent.Delete(ctx, p.id)
+		if errors.Is(err, errdefs.ErrNotFound) || m.Context().Err() != nil {
 			return nil //nolint:nilerr // it is gone, with its VM or without
 		}
 		return err
 	})
-	created, err := m.agent.Create(ctx, agentv1.Create{
+	created, err := m.Agent.Create(ctx, agentv1.Create{
 		Container: c.ID, RootRecord: containerv1.RecordOf(c.Root), Spec: c.Spec,
 		Terminal: c.Terminal, Stdin: p.hasStdin(), StdinOnce: c.Stdio.Input() == containerv1.StdinOnce,
 	})
 	fault.Point("task.created")
 	if err != nil && !cannotRun(err) {
-		return m.fault(err)
+		return m.Fault(err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.vm != m {
-		return ErrVMGone
-	}
-	p.hidden, p.pid, p.user, p.startErr = false, created.PID, created.User, err
-	s.emit(Event{Kind: ContainerCreated, Process: p.id, PID: p.pid})
-	return nil
+	return s.publish(p, created, err)
 }
 
 func cannotRun(err error) bool {
@@ -130,23 +120,6 @@ func described(err error) error {
 	return err
 }
 
-// reserve reserves the container's id.
-func (s *Sandbox) reserve(p *process, rollback *undo.Stack) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.procs[p.id] != nil {
-		return errdefs.ErrAlreadyExists
-	}
-	s.procs[p.id] = p
-	rollback.Push("id", func(context.Context) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.procs, p.id)
-		return nil
-	})
-	return nil
-}
-
 // createFiles creates the container's files in the state directory.
 func (s *Sandbox) createFiles(p *process, c ContainerConfig, rollback *undo.Stack) error {
 	dir := s.store.container(c.ID)
@@ -172,10 +145,6 @@ func (s *Sandbox) createFiles(p *process, c ContainerConfig, rollback *undo.Stac
 // closeQuietly closes a file that may be closed already.
 func closeQuietly(f *os.File) { _ = f.Close() }
 
-// maxProcesses bounds a sandbox's processes, including containers. A guest that refuses to delete processes must not
-// fill the shim's memory and its state directory.
-const maxProcesses = 256
-
 // CreateExec registers a process for a running container. The process does not run before StartProcess, so a client can
 // attach first and miss no output.
 func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
@@ -193,28 +162,5 @@ func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, err := s.find(Process{Container: e.Container})
-	if err == nil {
-		err = expect(c.subject(), "exec in", c.state, Running)
-	}
-	if err == nil && s.procs[e.Process] != nil {
-		err = fmt.Errorf("%s: %w", subject(e.Process), errdefs.ErrAlreadyExists)
-	}
-	if err == nil && len(s.procs) >= maxProcesses {
-		err = fmt.Errorf("%s: %w: too many processes: %d", subject(e.Process), errdefs.ErrResourceExhausted, len(s.procs))
-	}
-	if err != nil {
-		return err
-	}
-	p := newProcess(e.Process, m, e.Terminal, e.Stdio)
-	p.spec = e.Spec
-	s.procs[e.Process] = p
-	if err := s.storeContainer(e.Container); err != nil {
-		delete(s.procs, e.Process)
-		return fmt.Errorf("create %s: %w", p.subject(), err)
-	}
-	s.emit(Event{Kind: ExecCreated, Process: p.id})
-	return nil
+	return s.createExec(e, m)
 }

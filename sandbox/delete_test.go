@@ -73,7 +73,7 @@ func TestDeleteWhileTheVMEnds(t *testing.T) {
 	h.must(h.box.CreateContainer(h.ctx, h.container("c")))
 	h.agent.answer(agentv1.OpDelete, func(net.Conn) {
 		h.vm().cut()
-		time.AfterFunc(endGrace/5, func() { h.vm().die(nil) })
+		time.AfterFunc(100*time.Millisecond, func() { h.vm().die(nil) })
 	})
 	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"}); err != nil {
 		t.Error(err)
@@ -111,9 +111,9 @@ func TestDeleteThatLeavesFiles(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.must(h.box.CreateContainer(h.ctx, h.container("c")))
-	h.box.mu.Lock()
+	h.box.processes.mu.Lock()
 	h.box.store.dir = "/none"
-	h.box.mu.Unlock()
+	h.box.processes.mu.Unlock()
 	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"}); err == nil || !strings.Contains(err.Error(), "delete container c") {
 		t.Error(err)
 	}

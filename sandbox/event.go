@@ -4,6 +4,7 @@ import (
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
 // Process identifies a container's first process (Exec empty) or an exec'd one.
@@ -39,20 +40,12 @@ type Event struct {
 	Message string
 }
 
-// emit queues an event. The caller holds mu, so that events are queued in the order of the changes.
-func (s *Sandbox) emit(e Event) {
-	if e.Time.IsZero() {
-		e.Time = now()
-	}
-	s.events.Put(e)
-}
-
 // Reasons of an exit. They are Kubernetes' names where it has one.
 const (
 	ReasonCompleted    = "Completed"
 	ReasonError        = "Error"
-	ReasonOOMKilled    = "OOMKilled"
-	ReasonVMKilled     = "VMKilled"
+	ReasonOOMKilled    = guest.ReasonOOMKilled
+	ReasonVMKilled     = guest.ReasonVMKilled
 	ReasonCannotRun    = "ContainerCannotRun"
 	ReasonNeverStarted = "NeverStarted" // deleted or killed before its start
 	ReasonStopped      = "Stopped"      // of a sandbox: after Stop

@@ -12,19 +12,20 @@ import (
 const logPatience = 10 * time.Second
 
 // await starts to wait for the process's end, once; the caller holds mu.
-func (s *Sandbox) await(p *process) {
+func (p *process) await() {
+	t := p.table
 	if p.awaited {
 		return
 	}
 	p.awaited = true
-	s.spawn(func() {
-		exit, ok := s.askExit(p)
+	t.work.Go(func() {
+		exit, ok := p.askExit()
 		if !ok {
 			return // the VM's end ends the process
 		}
-		s.mu.Lock()
+		t.mu.Lock()
 		kept := p.kept()
-		s.mu.Unlock()
+		t.mu.Unlock()
 		if kept {
 			late := time.NewTimer(logPatience)
 			defer late.Stop()
@@ -32,24 +33,24 @@ func (s *Sandbox) await(p *process) {
 			case <-p.pumped:
 			case <-p.unread():
 			case <-late.C:
-			case <-p.vm.ctx.Done():
+			case <-p.vm.Context().Done():
 			}
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.finish(p, exit)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		p.finish(exit)
 	})
 }
 
 // askExit waits for the agent to report the exit. ok is false if the VM ended first or the sandbox was closed.
-func (s *Sandbox) askExit(p *process) (Exit, bool) {
+func (p *process) askExit() (Exit, bool) {
 	m := p.vm
 	refused := false
 	for b := (guest.Backoff{}); ; {
-		got, err := m.agent.Wait(m.ctx, p.id)
+		got, err := m.Agent.Wait(m.Context(), p.id)
 		if err == nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
+			p.table.mu.Lock()
+			defer p.table.mu.Unlock()
 			p.exitKills = got.OOMKills
 			return exitOf(got, p.startedAt), true
 		}
@@ -60,7 +61,7 @@ func (s *Sandbox) askExit(p *process) (Exit, bool) {
 		}
 		// Ask once more: the last answer of a dying VM may be that the call was interrupted.
 		refused = refusal != nil
-		if !b.Wait(m.ctx, m.vm.Done()) {
+		if !b.Wait(m.Context(), m.VM.Done()) {
 			return Exit{}, false
 		}
 	}
@@ -93,7 +94,7 @@ func exitOf(e agentv1.Exit, started time.Time) Exit {
 }
 
 // finish marks a process as ended, once; the caller holds mu.
-func (s *Sandbox) finish(p *process, exit Exit) {
+func (p *process) finish(exit Exit) {
 	if p.state == Stopped {
 		return
 	}
@@ -108,7 +109,7 @@ func (s *Sandbox) finish(p *process, exit Exit) {
 	if p.hidden {
 		return // CreateContainer finds out that the VM is gone
 	}
-	s.storeContainerOrLog(p.id.Container)
-	s.reportExit(p, exit)
-	s.emit(Event{Kind: ProcessExited, Process: p.id, PID: p.pid, Exit: &exit, Time: exit.At, Message: exit.Message})
+	p.table.storeOrLog(p.id.Container)
+	p.reportOOM(exit)
+	p.table.emit(Event{Kind: ProcessExited, Process: p.id, PID: p.pid, Exit: &exit, Time: exit.At, Message: exit.Message})
 }

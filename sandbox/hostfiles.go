@@ -19,7 +19,7 @@ import (
 // HostFiles are the standard streams of a process with containerv1.Descriptors.
 type HostFiles = hostfiles.Files
 
-// hostStreams are the standard streams of a process with containerv1.Descriptors. The sandbox's mutex guards the fields.
+// hostStreams are the standard streams of a process with containerv1.Descriptors. The table's mutex guards the fields.
 type hostStreams struct {
 	targets  hostfiles.Targets // by logs.Stream
 	files    *hostfiles.Open   // nil between two calls of AttachFiles
@@ -55,20 +55,20 @@ func (h *hostStreams) passed() (written int64, busy bool) {
 // noteKill notes that a process was sent SIGKILL. Its end then waits only for a reader that reads. The rest of the output is
 // lost, as if the process had waited at a full pipe. The processes of a container end with its first one.
 // noteKill reports whether the process still has files. The caller holds mu.
-func (s *Sandbox) noteKill(id Process) bool {
-	for other, p := range s.procs {
+func (t *processes) noteKill(id Process) bool {
+	for other, p := range t.all {
 		if other != id && (id.Exec != "" || other.Container != id.Container) || p.host == nil || p.host.killed {
 			continue
 		}
 		p.host.killed = true
-		s.spawn(func() { s.awaitReader(p) })
+		t.work.Go(p.awaitReader)
 	}
-	p := s.procs[id]
+	p := t.all[id]
 	return p != nil && p.host != nil && p.host.files != nil
 }
 
 // awaitReader closes the channel unread of a killed process if its reader does not read.
-func (s *Sandbox) awaitReader(p *process) {
+func (p *process) awaitReader() {
 	look := time.NewTicker(silence)
 	defer look.Stop()
 	last, _ := p.host.passed()
@@ -76,7 +76,7 @@ func (s *Sandbox) awaitReader(p *process) {
 		select {
 		case <-p.pumped:
 			return
-		case <-s.ctx.Done():
+		case <-p.table.work.Context().Done():
 			return
 		case <-look.C:
 		}
@@ -103,8 +103,8 @@ func (p *process) owesOutput() bool { return p.host != nil && p.host.leased }
 //
 // From then on the process is leased (Leases), until EndLease. The files of a process that has ended may be attached
 // too: a caller that has missed the exit then gets it.
-func (s *Sandbox) AttachFiles(ctx context.Context, id Process, f HostFiles, attached func()) (Exit, error) {
-	p, files, err := s.beginFiles(id, f)
+func (t *processes) AttachFiles(ctx context.Context, id Process, f HostFiles, attached func()) (Exit, error) {
+	p, files, err := t.beginFiles(id, f)
 	if err != nil {
 		return Exit{}, fmt.Errorf("attach files: %w", err)
 	}
@@ -113,16 +113,16 @@ func (s *Sandbox) AttachFiles(ctx context.Context, id Process, f HostFiles, atta
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
-		if err := s.feedFile(feeding, p, files); err != nil {
-			s.log.Debug("stdin ended", "process", p.subject(), "error", err)
+		if err := p.feedFile(feeding, files); err != nil {
+			t.log.Debug("stdin ended", "process", p.subject(), "error", err)
 		}
 	}()
-	exit, err := s.awaitWritten(ctx, p)
+	exit, err := p.awaitWritten(ctx)
 	stop(err)
 	files.Disconnect()
 	<-fed
 	files.Close()
-	s.endFiles(p, err == nil)
+	p.endFiles(err == nil)
 	if err != nil {
 		return Exit{}, fmt.Errorf("files of %s: %w", p.subject(), err)
 	}
@@ -130,15 +130,15 @@ func (s *Sandbox) AttachFiles(ctx context.Context, id Process, f HostFiles, atta
 }
 
 // beginFiles opens the files and connects the output to them.
-func (s *Sandbox) beginFiles(id Process, f HostFiles) (*process, *hostfiles.Open, error) {
+func (t *processes) beginFiles(id Process, f HostFiles) (*process, *hostfiles.Open, error) {
 	defer f.Close()
 	record, err := progress.Open(f.Progress)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, files, err := s.useFiles(id, f, record)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, files, err := t.useFiles(id, f, record)
 	if err != nil {
 		record.Close()
 		return nil, nil, err
@@ -152,14 +152,14 @@ func (s *Sandbox) beginFiles(id Process, f HostFiles) (*process, *hostfiles.Open
 	p.host.attached, p.host.files = true, files
 	if !p.host.leased && p.state != Stopped {
 		p.host.leased = true
-		s.storeContainerOrLog(p.id.Container)
+		t.storeOrLog(p.id.Container)
 	}
 	return p, files, nil
 }
 
 // useFiles connects the process to the files; the caller holds mu.
-func (s *Sandbox) useFiles(id Process, f HostFiles, record *progress.Record) (*process, *hostfiles.Open, error) {
-	p, err := s.find(id)
+func (t *processes) useFiles(id Process, f HostFiles, record *progress.Record) (*process, *hostfiles.Open, error) {
+	p, err := t.find(id)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -178,27 +178,27 @@ func (s *Sandbox) useFiles(id Process, f HostFiles, record *progress.Record) (*p
 }
 
 // endFiles is the inverse of beginFiles for the process. With reported, the caller has the process's exit.
-func (s *Sandbox) endFiles(p *process, reported bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (p *process) endFiles(reported bool) {
+	p.table.mu.Lock()
+	defer p.table.mu.Unlock()
 	p.host.files = nil
 	if reported && p.host.leased {
 		p.host.leased = false
-		s.storeContainerOrLog(p.id.Container)
+		p.table.storeOrLog(p.id.Container)
 	}
-	s.abandonOutput(p)
+	p.abandonOutput()
 }
 
 // forgetFiles is called when a process is deleted; the caller holds mu.
-func (s *Sandbox) forgetFiles(p *process) {
+func (p *process) forgetFiles() {
 	if p.host != nil {
 		p.host.deleted = true
-		s.abandonOutput(p)
+		p.abandonOutput()
 	}
 }
 
 // abandonOutput gives up the output of a deleted process that no files can get any more; the caller holds mu.
-func (s *Sandbox) abandonOutput(p *process) {
+func (p *process) abandonOutput() {
 	if p.host.deleted && p.host.files == nil && p.host.abandon != nil {
 		p.host.abandon(errdefs.ErrNotFound)
 	}
@@ -209,8 +209,8 @@ func (s *Sandbox) abandonOutput(p *process) {
 const silence = 2 * time.Second
 
 // awaitWritten waits for a process's end and then for its last output.
-func (s *Sandbox) awaitWritten(ctx context.Context, p *process) (Exit, error) {
-	exit, err := s.awaitExit(ctx, p)
+func (p *process) awaitWritten(ctx context.Context) (Exit, error) {
+	exit, err := p.awaitExit(ctx)
 	if err != nil {
 		return exit, err
 	}
@@ -225,7 +225,7 @@ func (s *Sandbox) awaitWritten(ctx context.Context, p *process) (Exit, error) {
 		case <-look.C:
 		case <-ctx.Done():
 			return Exit{}, context.Cause(ctx)
-		case <-s.ctx.Done():
+		case <-p.table.work.Context().Done():
 			return Exit{}, errClosed
 		}
 		written, busy := p.host.passed()
@@ -237,7 +237,7 @@ func (s *Sandbox) awaitWritten(ctx context.Context, p *process) (Exit, error) {
 }
 
 // feedFile feeds a process's stdin from its file. It continues after the last byte that the guest has.
-func (s *Sandbox) feedFile(ctx context.Context, p *process, files *hostfiles.Open) error {
+func (p *process) feedFile(ctx context.Context, files *hostfiles.Open) error {
 	if !p.hasStdin() {
 		return nil
 	}
@@ -248,21 +248,21 @@ func (s *Sandbox) feedFile(ctx context.Context, p *process, files *hostfiles.Ope
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	s.mu.Lock()
+	p.table.mu.Lock()
 	m := p.vm
-	s.mu.Unlock()
+	p.table.mu.Unlock()
 	if m == nil { // it ended before this shim started
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(m.ctx, func() { cancel(ErrVMGone) })()
+	defer context.AfterFunc(m.Context(), func() { cancel(ErrVMGone) })()
 	before := files.Input()
 	last, err := before.Last()
 	if err != nil {
 		return err
 	}
-	in := newFeeder(p)
+	in := p.feeder()
 	in.Sent, in.Unacked, in.Bound = before.Offset(), last, hostfiles.InputBound
 	if err = in.Open(ctx); err == nil && in.Sent != before.Offset() {
 		err = before.Reset(in.Sent) // another surrogate has fed the process before
@@ -283,10 +283,10 @@ func (s *Sandbox) feedFile(ctx context.Context, p *process, files *hostfiles.Ope
 
 // Leases returns the processes that must not outlive the process of the host that has attached its files, and that have
 // not ended.
-func (s *Sandbox) Leases() (ids []Process) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, p := range s.procs {
+func (t *processes) Leases() (ids []Process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, p := range t.all {
 		if p.host != nil && p.host.leased && p.state != Stopped {
 			ids = append(ids, id)
 		}
@@ -298,13 +298,13 @@ func (s *Sandbox) Leases() (ids []Process) {
 }
 
 // EndLease lets a process live on without its process of the host.
-func (s *Sandbox) EndLease(id Process) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, err := s.find(id)
+func (t *processes) EndLease(id Process) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, err := t.find(id)
 	if err != nil || p.host == nil {
 		return err
 	}
 	p.host.leased = false
-	return s.storeContainer(id.Container)
+	return t.storeContainer(id.Container)
 }

@@ -690,9 +690,9 @@ func TestDeletedBeforeAttached(t *testing.T) {
 	h.write(p, "stdout", "lost")
 	p.finish(exited(0))
 	h.wait(id)
-	h.box.mu.Lock()
-	pumped := h.box.procs[id].pumped
-	h.box.mu.Unlock()
+	h.box.processes.mu.Lock()
+	pumped := h.box.all[id].pumped
+	h.box.processes.mu.Unlock()
 	_, err := h.box.DeleteProcess(h.ctx, id)
 	h.must(err)
 	select {

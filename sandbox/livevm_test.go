@@ -23,18 +23,18 @@ func TestFault(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	m := h.box.vm
-	if err := m.fault(io.EOF); err != io.EOF { //nolint:errorlint // the very error
+	if err := m.Fault(io.EOF); err != io.EOF { //nolint:errorlint // the very error
 		t.Errorf("of a living VM: %v", err)
 	}
 	h.vm().die(nil)
-	if err := m.fault(io.EOF); !errors.Is(err, ErrVMGone) || !errors.Is(err, io.EOF) {
+	if err := m.Fault(io.EOF); !errors.Is(err, ErrVMGone) || !errors.Is(err, io.EOF) {
 		t.Errorf("of a dead VM: %v", err)
 	}
 	for _, err := range []error{
 		nil, &agentv1.Error{Message: "no"}, fmt.Errorf("a call: %w", ErrVMGone), fmt.Errorf("a call: %w", ErrVMStopped),
 		fmt.Errorf("a call: %w", context.DeadlineExceeded), fmt.Errorf("a call: %w", context.Canceled),
 	} {
-		if got := m.fault(err); got != err { //nolint:errorlint // the very error
+		if got := m.Fault(err); got != err { //nolint:errorlint // the very error
 			t.Errorf("%v becomes %v", err, got)
 		}
 	}
@@ -57,19 +57,19 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	one := func(id string, stdio containerv1.Stdio, state State, followed bool) *process {
-		p := newProcess(Process{Container: id}, nil, false, stdio)
+		p := h.box.newProcess(Process{Container: id}, nil, false, stdio)
 		p.state, p.followed = state, followed
 		return p
 	}
 	alive := one("alive", containerv1.Log{}, Running, true)
-	h.box.mu.Lock()
+	h.box.processes.mu.Lock()
 	for _, p := range []*process{
 		one("stopped", containerv1.Log{}, Stopped, true), one("made", containerv1.Log{}, Ready, false),
 		one("watched", containerv1.Stream{}, Running, true), alive,
 	} {
-		h.box.procs[p.id] = p
+		h.box.all[p.id] = p
 	}
-	h.box.mu.Unlock()
+	h.box.processes.mu.Unlock()
 	read := false
 	time.AfterFunc(50*time.Millisecond, func() {
 		read = true
@@ -80,9 +80,9 @@ func TestDrain(t *testing.T) {
 	if took := time.Since(began); !read || took >= drainTimeout {
 		t.Errorf("drain ended after %v, output was read: %v", took, read)
 	}
-	h.box.mu.Lock()
-	clear(h.box.procs)
-	h.box.mu.Unlock()
+	h.box.processes.mu.Lock()
+	clear(h.box.all)
+	h.box.processes.mu.Unlock()
 }
 
 // TestLogIf: errors are logged until the sandbox is closed.
@@ -260,7 +260,7 @@ func TestRehearseRefuses(t *testing.T) {
 	}{
 		"with a pod":   {func(s *Sandbox) { s.created = true }, errdefs.ErrInvalidArgument},
 		"deleted":      {func(s *Sandbox) { s.deleted = true }, errdefs.ErrInvalidArgument},
-		"let go":       {func(s *Sandbox) { s.closed = true }, errdefs.ErrInvalidArgument},
+		"let go":       {func(s *Sandbox) { s.work.Cancel() }, errdefs.ErrInvalidArgument},
 		"without a VM": {func(s *Sandbox) { s.booting = nil }, ErrVMGone},
 	} {
 		h := newHarness(t)
@@ -274,9 +274,55 @@ func TestRehearseRefuses(t *testing.T) {
 			t.Errorf("%s: the image is open: %v", name, err)
 		}
 		h.box.mu.Lock()
-		h.box.created, h.box.deleted, h.box.closed, h.box.booting = false, false, false, before
+		h.box.created, h.box.deleted, h.box.booting = false, false, before
 		h.box.mu.Unlock()
 	}
+}
+
+// TestRefusedRehearsal: a rehearsal that is refused gives the sandbox no pod.
+func TestRefusedRehearsal(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.must(h.box.Delete(h.ctx, false))
+	if err := h.box.Rehearse(h.ctx, Rehearsal{}, h.scratch(), h.disk("image")); !errors.Is(err, errdefs.ErrInvalidArgument) {
+		t.Errorf("rehearse: %v", err)
+	}
+	if err := h.box.Create(h.ctx, h.config(), Files{}); !errors.Is(err, errdefs.ErrFailedPrecondition) {
+		t.Errorf("create: %v", err)
+	}
+}
+
+// TestNameDuringCreate: an error may name a sandbox that is being created. Only the race detector finds a fault.
+func TestNameDuringCreate(t *testing.T) {
+	t.Parallel()
+	h := prepare(t)
+	o := h.options()
+	o.ID = ""
+	box, err := New(o)
+	h.must(err)
+	h.use(box)
+	over, cancel := context.WithCancel(h.ctx)
+	cancel()
+	begun, created, named := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(named)
+		close(begun)
+		for {
+			if _, err := box.WaitStopped(over); err == nil {
+				t.Error("it waited for no end")
+			}
+			select {
+			case <-created:
+				return
+			default:
+			}
+		}
+	}()
+	<-begun
+	time.Sleep(10 * time.Millisecond)
+	h.must(box.Create(h.ctx, h.config(), Files{}))
+	close(created)
+	<-named
 }
 
 // TestRestoreKillsVMWithoutPod: Restore kills a VM if its sandbox never got a pod.

@@ -13,41 +13,41 @@ import (
 const oomPause = time.Second
 
 // watchOOM starts to wait for the guest's OOM kills, once for each VM. The caller holds mu.
-func (s *Sandbox) watchOOM(m *liveVM) {
-	if m.oomWatched {
+func (t *processes) watchOOM(m *liveVM) {
+	if t.watched == m {
 		return
 	}
-	m.oomWatched = true
-	s.spawn(func() { s.followOOM(m) })
+	t.watched = m
+	t.work.Go(func() { t.followOOM(m) })
 }
 
 // followOOM reports processes of containers that the guest's kernel kills, until the VM ends. An agent of an older
 // version reports them only with their exits.
-func (s *Sandbox) followOOM(m *liveVM) {
+func (t *processes) followOOM(m *liveVM) {
 	for {
-		pause := time.NewTimer(s.oomPause)
+		pause := time.NewTimer(t.oomPause)
 		select {
 		case <-pause.C:
-		case <-m.ctx.Done():
+		case <-m.Context().Done():
 			pause.Stop()
 			return
 		}
-		now, err := m.agent.OOMKills(m.ctx, s.knownKills())
+		now, err := m.Agent.OOMKills(m.Context(), t.knownKills())
 		if errors.Is(err, errdefs.ErrNotImplemented) {
 			return
 		}
 		if err == nil {
-			s.takeKills(now)
+			t.takeKills(now)
 		}
 	}
 }
 
 // knownKills returns the kills that were reported.
-func (s *Sandbox) knownKills() agentv1.OOMKills {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (t *processes) knownKills() agentv1.OOMKills {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	known := agentv1.OOMKills{Kills: map[string]uint64{}}
-	for id, p := range s.procs {
+	for id, p := range t.all {
 		if id.Exec == "" && p.oomKills > 0 {
 			known.Kills[id.Container] = p.oomKills
 		}
@@ -56,35 +56,35 @@ func (s *Sandbox) knownKills() agentv1.OOMKills {
 }
 
 // takeKills reports the kills that the guest counts.
-func (s *Sandbox) takeKills(now agentv1.OOMKills) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, p := range s.procs {
+func (t *processes) takeKills(now agentv1.OOMKills) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, p := range t.all {
 		if id.Exec == "" && !p.hidden && p.state != Stopped {
-			s.reportKills(p, now.Kills[id.Container])
+			p.reportKills(now.Kills[id.Container])
 		}
 	}
 }
 
 // reportKills publishes an event for a container if the kernel has killed more of its processes; the caller holds mu.
-func (s *Sandbox) reportKills(c *process, kills uint64) {
-	if kills <= c.oomKills {
+func (p *process) reportKills(kills uint64) {
+	if kills <= p.oomKills {
 		return
 	}
-	c.oomKills = kills
-	s.storeContainerOrLog(c.id.Container)
-	s.emit(Event{Kind: OOM, Process: c.id, PID: c.pid})
+	p.oomKills = kills
+	p.table.storeOrLog(p.id.Container)
+	p.table.emit(Event{Kind: OOM, Process: p.id, PID: p.pid})
 }
 
-// reportExit publishes an event for a process that ended by an OOM kill, unless it was published already; the caller
+// reportOOM publishes an event for a process that ended by an OOM kill, unless it was published already; the caller
 // holds mu.
-func (s *Sandbox) reportExit(p *process, exit Exit) {
-	c := s.procs[Process{Container: p.id.Container}]
+func (p *process) reportOOM(exit Exit) {
+	c := p.table.all[Process{Container: p.id.Container}]
 	switch {
 	case exit.Reason != ReasonOOMKilled:
 	case p.exitKills > 0 && c != nil:
-		s.reportKills(c, p.exitKills)
+		c.reportKills(p.exitKills)
 	default: // the VM was killed, or its agent does not count
-		s.emit(Event{Kind: OOM, Process: p.id, PID: p.pid})
+		p.table.emit(Event{Kind: OOM, Process: p.id, PID: p.pid})
 	}
 }

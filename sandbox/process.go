@@ -2,11 +2,7 @@ package sandbox
 
 import (
 	"encoding/json"
-	"fmt"
-	"slices"
 	"time"
-
-	"github.com/containerd/errdefs"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -14,9 +10,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
-// process is a container's first process or an exec'd one. The sandbox's mutex guards its fields, except those set
+// process is a container's first process or an exec'd one. The mutex of its table guards its fields, except those set
 // once.
 type process struct {
+	table     *processes
 	id        Process
 	terminal  bool
 	stdio     containerv1.Stdio
@@ -51,9 +48,10 @@ type process struct {
 	log       *logs.Writer
 }
 
-func newProcess(id Process, m *liveVM, terminal bool, stdio containerv1.Stdio) *process {
+// newProcess returns a process that is not in the table yet.
+func (t *processes) newProcess(id Process, m *liveVM, terminal bool, stdio containerv1.Stdio) *process {
 	p := &process{
-		id: id, vm: m, terminal: terminal, stdio: stdio, state: Ready, createdAt: now(),
+		table: t, id: id, vm: m, terminal: terminal, stdio: stdio, state: Ready, createdAt: now(),
 		op: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{}),
 		pumped: make(chan struct{}), attached: make(chan struct{}),
 	}
@@ -82,7 +80,7 @@ func (p *process) streams() bool {
 }
 
 // kept reports whether the process's output is passed on to a log or to files of the host, as opposed to clients. The
-// caller holds the sandbox's mutex.
+// caller holds mu.
 func (p *process) kept() bool {
 	return p.followed && (p.logs() || p.host != nil && p.host.files != nil)
 }
@@ -128,56 +126,4 @@ func (p *process) endOutput() {
 		}
 	}
 	close(p.pumped)
-}
-
-// find returns a process; the caller holds mu.
-func (s *Sandbox) find(id Process) (*process, error) {
-	if p := s.procs[id]; p != nil && !p.hidden {
-		return p, nil
-	}
-	return nil, fmt.Errorf("%s: %w", subject(id), errdefs.ErrNotFound)
-}
-
-// ProcessStatus returns the current status of a process, or errdefs.ErrNotFound.
-func (s *Sandbox) ProcessStatus(id Process) (ProcessStatus, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, err := s.find(id)
-	if err != nil {
-		return ProcessStatus{}, err
-	}
-	return p.status(), nil
-}
-
-// storeContainer stores the states of a container and its exec'd processes. The caller holds mu.
-func (s *Sandbox) storeContainer(id string) error {
-	if s.deleted || s.procs[Process{Container: id}] == nil {
-		return nil
-	}
-	st := containerState{Version: stateVersion}
-	for _, p := range s.procs {
-		if p.id.Container == id {
-			st.Processes = append(st.Processes, p.stored())
-		}
-	}
-	slices.SortFunc(st.Processes, func(a, b processState) int {
-		if (a.Exec == "") != (b.Exec == "") {
-			if a.Exec == "" {
-				return -1
-			}
-			return 1
-		}
-		return a.CreatedAt.Compare(b.CreatedAt)
-	})
-	return s.store.write(s.store.container(id, "state.json"), st)
-}
-
-func (s *Sandbox) storeContainerOrLog(id string) {
-	if err := s.storeContainer(id); err != nil {
-		s.log.Error("state not stored", "container", id, "error", err)
-	}
-}
-
-func sortByAge(list []ProcessStatus) {
-	slices.SortFunc(list, func(a, b ProcessStatus) int { return a.CreatedAt.Compare(b.CreatedAt) })
 }

@@ -25,10 +25,10 @@ func TestSubjects(t *testing.T) {
 			t.Errorf("%+v is %q", id, got)
 		}
 	}
-	for want, ids := range map[string][2]string{"sandbox in /s": {}, "sandbox o": {"o", ""}, "sandbox c": {"", "c"}, "sandbox d": {"o", "d"}} {
-		s := &Sandbox{o: Options{ID: ids[0], StateDir: "/s"}, config: Config{ID: ids[1]}}
+	for want, id := range map[string]string{"sandbox in /s": "", "sandbox o": "o"} {
+		s := &Sandbox{o: Options{ID: id, StateDir: "/s"}}
 		if got := s.subject(); got != want {
-			t.Errorf("%q is %q", ids, got)
+			t.Errorf("%q is %q", id, got)
 		}
 	}
 }
@@ -43,13 +43,13 @@ func TestStoredByAge(t *testing.T) {
 	began := now()
 	for i, name := range []string{"e3", "e1", "e4", "e0", "e2"} {
 		id := h.exec(name, false)
-		h.box.mu.Lock()
-		h.box.procs[id].createdAt = began.Add(-time.Duration(i) * time.Hour) // older than the container's own process
-		h.box.mu.Unlock()
+		h.box.processes.mu.Lock()
+		h.box.all[id].createdAt = began.Add(-time.Duration(i) * time.Hour) // older than the container's own process
+		h.box.processes.mu.Unlock()
 	}
-	h.box.mu.Lock()
+	h.box.processes.mu.Lock()
 	err := h.box.storeContainer("c")
-	h.box.mu.Unlock()
+	h.box.processes.mu.Unlock()
 	h.must(err)
 	_, st, err := h.box.store.readContainer("c")
 	h.must(err)
@@ -69,11 +69,11 @@ func TestStoredByAge(t *testing.T) {
 	if _, err := h.box.ProcessStatus(id); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("it is there: %v", err)
 	}
-	h.box.mu.Lock()
-	h.box.storeContainerOrLog("c")
+	h.box.processes.mu.Lock()
+	h.box.storeOrLog("c")
 	h.box.saveOrLog()
 	h.box.store.dir = dir
-	h.box.mu.Unlock()
+	h.box.processes.mu.Unlock()
 	if n := strings.Count(h.log.String(), "state not stored"); n != 2 {
 		t.Errorf("logged %d times, want 2:\n%s", n, h.log)
 	}
@@ -86,10 +86,10 @@ func TestStoreNothing(t *testing.T) {
 	h.started("c")
 	path := h.box.store.container("c", "state.json")
 	h.must(os.Remove(path))
-	h.box.mu.Lock()
-	defer h.box.mu.Unlock()
+	h.box.processes.mu.Lock()
+	defer h.box.processes.mu.Unlock()
 	h.must(h.box.storeContainer("none"))
-	h.box.deleted = true
+	h.box.store.removed = true
 	h.must(h.box.storeContainer("c"))
 	for _, path := range []string{path, h.box.store.container("none")} {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
@@ -205,9 +205,9 @@ func TestUnfeedClosesStdin(t *testing.T) {
 		{"", containerv1.StdinOnce, false, true},
 		{"e", containerv1.OpenStdin, false, true},
 	} {
-		p := newProcess(Process{Container: "c", Exec: row.exec}, nil, false, containerv1.Stream{Stdin: row.stdin})
+		p := h.box.newProcess(Process{Container: "c", Exec: row.exec}, nil, false, containerv1.Stream{Stdin: row.stdin})
 		p.fed, p.closeIn = true, row.closeIn
-		if got := h.box.releaseInput(p); got != row.want || p.fed {
+		if got := p.releaseInput(); got != row.want || p.fed {
 			t.Errorf("%+v: %v, fed %v", row, got, p.fed)
 		}
 	}
@@ -288,9 +288,9 @@ func TestEveryLogIsRestored(t *testing.T) {
 	}
 	h.crash()
 	h.must(h.restore(h.logFiles("c", "d")))
-	h.box.mu.Lock()
-	defer h.box.mu.Unlock()
-	for id, p := range h.box.procs {
+	h.box.processes.mu.Lock()
+	defer h.box.processes.mu.Unlock()
+	for id, p := range h.box.all {
 		if own := id.Exec == ""; own != (p.log != nil) || own != p.logs() || own == p.streams() {
 			t.Errorf("%s: a log %v, standard streams %#v", p.subject(), p.log != nil, p.stdio)
 		}
@@ -325,15 +325,15 @@ func TestResume(t *testing.T) {
 		"a container that was started":  {own, Ready, known(agentv1.Status{Process: own, PID: 5}), Running, "", 5},
 	} {
 		h := running(t)
-		p := newProcess(row.id, h.box.vm, false, containerv1.Discard{})
+		p := h.box.newProcess(row.id, h.box.vm, false, containerv1.Discard{})
 		p.state = row.state
 		if row.state == Running {
 			close(p.started)
 		}
-		h.box.mu.Lock()
-		h.box.resume(p, h.box.vm, row.known)
+		h.box.processes.mu.Lock()
+		p.resume(h.box.vm, row.known)
 		state, exit, pid := p.state, p.exit, p.pid
-		h.box.mu.Unlock()
+		h.box.processes.mu.Unlock()
 		reason := ""
 		if exit != nil {
 			reason = exit.Reason

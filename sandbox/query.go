@@ -16,9 +16,9 @@ func (s *Sandbox) ContainerStats(ctx context.Context, id string) (agentv1.Stats,
 		return agentv1.Stats{}, err
 	}
 	defer done()
-	st, err := m.agent.Stats(ctx, p.id)
+	st, err := m.Agent.Stats(ctx, p.id)
 	st.At = now() // do not trust the guest's clock
-	return st, m.fault(err)
+	return st, m.Fault(err)
 }
 
 // Stats returns the statistics of the VM and of every running container. It skips a container that ends meanwhile.
@@ -27,13 +27,13 @@ func (s *Sandbox) Stats(ctx context.Context) (st agentv1.PodStats, err error) {
 	if err != nil {
 		return st, err
 	}
-	call, done := m.call(ctx, s.o.CallTimeout)
+	call, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
-	if st.Memory, err = m.agent.Memory(call); err == nil {
-		st.Usage, err = m.agent.Usage(call)
+	if st.Memory, err = m.Agent.Memory(call); err == nil {
+		st.Usage, err = m.Agent.Usage(call)
 	}
 	if err != nil {
-		return st, m.fault(err)
+		return st, m.Fault(err)
 	}
 	st.Containers = map[string]agentv1.Stats{}
 	for _, p := range s.Status().Processes {
@@ -53,8 +53,8 @@ func (s *Sandbox) Pids(ctx context.Context, id string) ([]int, error) {
 		return nil, err
 	}
 	defer done()
-	list, err := m.agent.Pids(ctx, p.id)
-	return list.Pids, m.fault(err)
+	list, err := m.Agent.Pids(ctx, p.id)
+	return list.Pids, m.Fault(err)
 }
 
 // Listening waits until the ports that the guest's processes listen on differ from known, and returns them.
@@ -65,9 +65,9 @@ func (s *Sandbox) Listening(ctx context.Context, known agentv1.Listening) (agent
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
-	now, err := m.agent.Listening(ctx, known)
-	return now, m.fault(err)
+	defer context.AfterFunc(m.Context(), func() { cancel(context.Cause(m.Context())) })()
+	now, err := m.Agent.Listening(ctx, known)
+	return now, m.Fault(err)
 }
 
 // SetNetwork replaces the pod's interfaces. Taps are for the VM's further cards, in the order of their numbers. A
@@ -86,14 +86,14 @@ func (s *Sandbox) SetNetwork(ctx context.Context, r agentv1.SetNetwork, taps []*
 	if err != nil {
 		return err
 	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
+	ctx, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
 	if len(taps) > 0 {
 		if err := s.addFurther(ctx, m, taps); err != nil {
 			return fmt.Errorf("set up the network of %s: %w", s.subject(), err)
 		}
 	}
-	return m.fault(m.agent.SetNetwork(ctx, r))
+	return m.Fault(m.Agent.SetNetwork(ctx, r))
 }
 
 // addFurther plugs cards into a running VM, once. A repeated request brings the same cards, and after a failure the VM
@@ -110,7 +110,7 @@ func (s *Sandbox) addFurther(ctx context.Context, m *liveVM, taps []*os.File) er
 	if err != nil {
 		return err
 	}
-	return m.vm.AddCards(ctx, taps)
+	return m.VM.AddCards(ctx, taps)
 }
 
 // ReadFile returns at most limit bytes from the end of a container's file. The container may have ended.
@@ -120,9 +120,9 @@ func (s *Sandbox) ReadFile(ctx context.Context, id, path string, limit int) ([]b
 		return nil, err
 	}
 	defer done()
-	f, err := m.agent.ReadFile(ctx, agentv1.ReadFile{Container: id, Path: path, Limit: limit})
+	f, err := m.Agent.ReadFile(ctx, agentv1.ReadFile{Container: id, Path: path, Limit: limit})
 	if err != nil {
-		return nil, fmt.Errorf("read %s of container %s: %w", path, id, m.fault(err))
+		return nil, fmt.Errorf("read %s of container %s: %w", path, id, m.Fault(err))
 	}
 	return f.Data[:min(len(f.Data), max(limit, 0))], nil
 }
@@ -133,10 +133,10 @@ func (s *Sandbox) WriteFiles(ctx context.Context, f agentv1.Files) (agentv1.File
 	if err != nil {
 		return agentv1.FilesState{}, err
 	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
+	ctx, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
-	state, err := m.agent.Files(ctx, f)
-	return state, m.fault(err)
+	state, err := m.Agent.Files(ctx, f)
+	return state, m.Fault(err)
 }
 
 // Forward connects to a port of the pod. The connection supports CloseWrite (half close).
@@ -161,10 +161,10 @@ func (s *Sandbox) open(ctx context.Context, what string, open func(*agentv1.Clie
 	if err != nil {
 		return nil, err
 	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
+	ctx, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
-	conn, err := open(m.agent, ctx)
-	return conn, m.fault(err)
+	conn, err := open(m.Agent, ctx)
+	return conn, m.Fault(err)
 }
 
 // Pack starts to read a tree of a container's files. A container that has ended has no volumes any more. ctx bounds
@@ -175,9 +175,9 @@ func (s *Sandbox) Pack(ctx context.Context, id, path string) (*agentv1.TreeReade
 		return nil, err
 	}
 	defer done()
-	t, err := m.agent.Pack(ctx, agentv1.Pack{Container: id, Path: path})
+	t, err := m.Agent.Pack(ctx, agentv1.Pack{Container: id, Path: path})
 	if err != nil {
-		return nil, fmt.Errorf("copy from %s: %w", p.subject(), m.fault(err))
+		return nil, fmt.Errorf("copy from %s: %w", p.subject(), m.Fault(err))
 	}
 	return t, nil
 }
@@ -190,9 +190,9 @@ func (s *Sandbox) Unpack(ctx context.Context, id, path string, into bool) (*agen
 		return nil, err
 	}
 	defer done()
-	t, err := m.agent.Unpack(ctx, agentv1.Unpack{Container: id, Path: path, Into: into})
+	t, err := m.Agent.Unpack(ctx, agentv1.Unpack{Container: id, Path: path, Into: into})
 	if err != nil {
-		return nil, fmt.Errorf("copy to %s: %w", p.subject(), m.fault(err))
+		return nil, fmt.Errorf("copy to %s: %w", p.subject(), m.Fault(err))
 	}
 	return t, nil
 }

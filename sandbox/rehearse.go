@@ -55,8 +55,8 @@ func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.
 	}
 	defer s.release()
 	s.mu.Lock()
-	unfit := s.created || s.deleted || s.closed
-	s.created = true
+	unfit := s.created || s.deleted || s.work.Context().Err() != nil
+	s.created = s.created || !unfit
 	s.mu.Unlock()
 	if unfit {
 		return fmt.Errorf("rehearse: %w: %s has a pod or has rehearsed already", errdefs.ErrInvalidArgument, s.subject())
@@ -67,10 +67,10 @@ func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.
 	s.mu.Lock()
 	m := s.booting.vm
 	s.mu.Unlock()
-	s.slots.Init(m.vm.Record().VM)
-	h := &rehearsal{s: s, m: m, r: r, scratch: scratch, image: image, slot: m.vm.Record().VM.Scratch}
-	err := m.fault(h.run(ctx))
-	if m.ctx.Err() == nil {
+	s.slots.Init(m.VM.Record().VM)
+	h := &rehearsal{s: s, m: m, r: r, scratch: scratch, image: image, slot: m.VM.Record().VM.Scratch}
+	err := m.Fault(h.run(ctx))
+	if m.Context().Err() == nil {
 		err = errors.Join(err, h.undo.Rollback(ctx))
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func (h *rehearsal) run(ctx context.Context) error {
 	s, m := h.s, h.m
 	steps := []step{
 		{"configure", func(ctx context.Context) error {
-			_, err := m.introduce(ctx, agentv1.Configure{
+			_, err := m.Introduce(ctx, agentv1.Configure{
 				Sandbox: rehearsalName, Hostname: rehearsalName, Network: h.r.Network, Rehearsal: true,
 			})
 			return err
@@ -123,7 +123,7 @@ func (h *rehearsal) run(ctx context.Context) error {
 		RootRecord: containerv1.RecordOf(containerv1.Image{ID: rehearsalName}), Spec: h.r.Container,
 	})...)
 	for _, step := range steps {
-		call, done := m.call(ctx, s.o.BootTimeout)
+		call, done := m.Call(ctx, s.o.BootTimeout)
 		err := step.do(call)
 		done()
 		if err != nil {
@@ -138,8 +138,8 @@ func (h *rehearsal) lives(c agentv1.Create) (steps []step) {
 	c.Container = rehearsalName
 	for range rounds {
 		steps = append(steps,
-			step{"create", func(ctx context.Context) error { _, err := h.m.agent.Create(ctx, c); return err }},
-			step{"start", func(ctx context.Context) error { return h.m.agent.Start(ctx, h.first()) }},
+			step{"create", func(ctx context.Context) error { _, err := h.m.Agent.Create(ctx, c); return err }},
+			step{"start", func(ctx context.Context) error { return h.m.Agent.Start(ctx, h.first()) }},
 			step{"exec", func(ctx context.Context) error { return h.exec(ctx, c.Stdin) }}, step{"delete", h.cleanUp})
 	}
 	return steps
@@ -149,15 +149,15 @@ func (h *rehearsal) first() agentv1.Process { return agentv1.Process{Container: 
 
 func (h *rehearsal) mount(ctx context.Context) error {
 	h.undo.Push("image", func(ctx context.Context) error {
-		if err := h.m.agent.Unmount(ctx, agentv1.Unmount{Name: rehearsalName}); err != nil {
+		if err := h.m.Agent.Unmount(ctx, agentv1.Unmount{Name: rehearsalName}); err != nil {
 			return err
 		}
-		return h.m.vm.Detach(ctx, h.slot)
+		return h.m.VM.Detach(ctx, h.slot)
 	})
-	if err := h.m.vm.Attach(ctx, h.slot, h.image, hypervisor.ReadOnly); err != nil {
+	if err := h.m.VM.Attach(ctx, h.slot, h.image, hypervisor.ReadOnly); err != nil {
 		return err
 	}
-	if err := h.m.agent.Mount(ctx, agentv1.Mount{Name: rehearsalName, Slot: h.slot, FS: "erofs", ReadOnly: true}); err != nil {
+	if err := h.m.Agent.Mount(ctx, agentv1.Mount{Name: rehearsalName, Slot: h.slot, FS: "erofs", ReadOnly: true}); err != nil {
 		return err
 	}
 	h.undo.Push("container", h.cleanUp) // runs before the image is unmounted
@@ -166,11 +166,11 @@ func (h *rehearsal) mount(ctx context.Context) error {
 
 // cleanUp kills and deletes the container, if there is one.
 func (h *rehearsal) cleanUp(ctx context.Context) error {
-	_ = h.m.agent.Signal(ctx, agentv1.Signal{Process: h.first(), Signal: int(unix.SIGKILL)}) // it may have ended
-	if _, err := h.m.agent.Wait(ctx, h.first()); err != nil && !errors.Is(err, errdefs.ErrNotFound) {
+	_ = h.m.Agent.Signal(ctx, agentv1.Signal{Process: h.first(), Signal: int(unix.SIGKILL)}) // it may have ended
+	if _, err := h.m.Agent.Wait(ctx, h.first()); err != nil && !errors.Is(err, errdefs.ErrNotFound) {
 		return err
 	}
-	_, err := h.m.agent.Delete(ctx, h.first())
+	_, err := h.m.Agent.Delete(ctx, h.first())
 	if errors.Is(err, errdefs.ErrNotFound) {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (h *rehearsal) cleanUp(ctx context.Context) error {
 // exec runs a process, reads all its output and deletes it.
 func (h *rehearsal) exec(ctx context.Context, stdin bool) error {
 	p := agentv1.Process{Container: rehearsalName, Exec: rehearsalName}
-	if _, err := h.m.agent.Exec(ctx, agentv1.Exec{Process: p, Spec: h.r.Exec, Stdin: stdin}); err != nil {
+	if _, err := h.m.Agent.Exec(ctx, agentv1.Exec{Process: p, Spec: h.r.Exec, Stdin: stdin}); err != nil {
 		return err
 	}
 	for _, name := range []string{"stdout", "stderr"} {
@@ -188,15 +188,15 @@ func (h *rehearsal) exec(ctx context.Context, stdin bool) error {
 			return err
 		}
 	}
-	if _, err := h.m.agent.Wait(ctx, p); err != nil {
+	if _, err := h.m.Agent.Wait(ctx, p); err != nil {
 		return err
 	}
-	_, err := h.m.agent.Delete(ctx, p)
+	_, err := h.m.Agent.Delete(ctx, p)
 	return err
 }
 
 func (h *rehearsal) read(ctx context.Context, o agentv1.Output) error {
-	out, err := h.m.agent.Output(ctx, o)
+	out, err := h.m.Agent.Output(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -225,17 +225,17 @@ func (h *rehearsal) share(ctx context.Context) error {
 	h.undo.Push("share server", stop)
 	ring := h.slot + 1
 	h.undo.Push("ring", func(ctx context.Context) error {
-		if err := h.m.agent.Unmount(ctx, agentv1.Unmount{Name: agentv1.RingDisk}); err != nil {
+		if err := h.m.Agent.Unmount(ctx, agentv1.Unmount{Name: agentv1.RingDisk}); err != nil {
 			return err
 		}
-		return h.m.vm.Detach(ctx, ring)
+		return h.m.VM.Detach(ctx, ring)
 	})
-	if err := h.m.vm.Attach(ctx, ring, shared.Ring, hypervisor.ReadOnly); err != nil {
+	if err := h.m.VM.Attach(ctx, ring, shared.Ring, hypervisor.ReadOnly); err != nil {
 		return err
 	}
-	err = h.m.agent.Mount(ctx, agentv1.Mount{Name: agentv1.RingDisk, Slot: ring, ReadOnly: true})
+	err = h.m.Agent.Mount(ctx, agentv1.Mount{Name: agentv1.RingDisk, Slot: ring, ReadOnly: true})
 	h.undo.Push("shared directories", func(ctx context.Context) error {
-		return h.m.agent.Unmount(ctx, agentv1.Unmount{Name: agentv1.SharesMount})
+		return h.m.Agent.Unmount(ctx, agentv1.Unmount{Name: agentv1.SharesMount})
 	})
 	h.undo.Push("container", h.cleanUp)
 	return err

@@ -10,7 +10,6 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
 // Restore returns the sandbox in StateDir, with the VM, the containers and the logs as the previous shim left them. If
@@ -34,7 +33,7 @@ func Restore(ctx context.Context, o Options, f RestoreFiles) (s *Sandbox, err er
 	}
 	s.deliverEvents()
 	if err := s.reattach(ctx, f); err != nil {
-		s.cancel()
+		s.work.Cancel()
 		s.work.Wait()
 		return nil, err
 	}
@@ -80,40 +79,9 @@ func (s *Sandbox) load() error {
 		if err != nil {
 			return err
 		}
-		for _, stored := range st.Processes {
-			s.loadProcess(c, stored)
-		}
+		s.processes.load(c, st)
 	}
 	return nil
-}
-
-func (s *Sandbox) loadProcess(c containerRecord, st processState) {
-	stdio := st.stdio()
-	if st.Exec == "" {
-		stdio = c.stdio()
-	}
-	p := newProcess(Process{Container: c.ID, Exec: st.Exec}, nil, st.Terminal, stdio)
-	p.state, p.pid, p.exit = st.State, st.PID, st.Exit
-	p.createdAt, p.startedAt, p.user, p.restored = st.CreatedAt, st.StartedAt, st.User, true
-	p.oomKills = st.OOMKills
-	if st.Exec == "" {
-		p.disks = c.disks()
-	} else if p.host == nil {
-		close(p.attached) // its client is gone
-	}
-	if p.host != nil {
-		p.host.leased = st.Leased
-	}
-	if p.state != Ready {
-		close(p.started)
-	}
-	if p.state == Stopped {
-		close(p.done)
-		if !p.owesOutput() {
-			p.endOutput()
-		}
-	}
-	s.procs[p.id] = p
 }
 
 // reattach adopts the VM.
@@ -132,13 +100,11 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 	m := s.newVM(vm, true)
 	known, err := s.reconnect(ctx, m)
 	if err == nil {
-		err = s.openLogs(f)
+		err = s.openLogs(f.Logs, s.config.LogBytes)
 	}
 	if err != nil {
-		for _, p := range s.procs {
-			p.closeLog()
-		}
-		return errors.Join(err, m.detach())
+		s.closeLogs()
+		return errors.Join(err, m.Detach())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,18 +115,18 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 	s.slots.Restore(s.state.Images, s.state.Volumes)
 	s.adopt(m)
 	s.state.MemoryMiB = memory
-	for _, p := range s.procs {
-		s.resume(p, m, known)
+	for _, disk := range s.resume(m, known) {
+		s.slots.Retain(disk)
 	}
 	if err := s.save(); err != nil {
 		s.log.Error("state not stored", "error", err)
 	}
 	if s.state.State == Running {
-		s.spawn(func() { s.logIf("detach unused volumes", s.releaseVolumes(s.ctx, m)) })
+		s.work.Go(func() { s.logIf("detach unused volumes", s.releaseVolumes(s.work.Context(), m)) })
 	}
 	if s.state.Starting || !s.created {
-		s.spawn(func() {
-			s.logIf("kill a half-started VM", s.kill(s.ctx, m, ReasonStartFailed, "the shim died during the start"))
+		s.work.Go(func() {
+			s.logIf("kill a half-started VM", s.kill(s.work.Context(), m, ReasonStartFailed, "the shim died during the start"))
 		})
 	}
 	return nil
@@ -171,9 +137,9 @@ func (s *Sandbox) reconnect(ctx context.Context, m *liveVM) (map[Process]agentv1
 	if s.state.State != Running || s.state.Starting {
 		return nil, nil
 	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
+	ctx, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
-	list, err := m.agent.List(ctx)
+	list, err := m.Agent.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the agent's processes: %w", err)
 	}
@@ -184,63 +150,6 @@ func (s *Sandbox) reconnect(ctx context.Context, m *liveVM) (map[Process]agentv1
 	return known, nil
 }
 
-// resume continues with one process; the caller holds mu.
-func (s *Sandbox) resume(p *process, m *liveVM, known map[Process]agentv1.Status) {
-	p.vm = m
-	for _, disk := range p.disks {
-		s.slots.Retain(disk)
-	}
-	st, there := known[p.id]
-	switch {
-	case p.state == Stopped && p.owesOutput() && (there || known == nil):
-		s.follow(p)
-	case p.state == Stopped && p.owesOutput():
-		p.endOutput()
-	case p.state == Stopped:
-	case known != nil && !there && p.id.Exec != "" && p.state == Ready:
-		// It was not started, and its specification was lost with the shim.
-		s.finish(p, neverStarted())
-	case known != nil && !there:
-		s.finish(p, Exit{Code: 137, Signal: 9, Reason: ReasonError, Message: "the agent does not know it", At: now()})
-	case p.state == Ready && !there:
-	case p.state == Ready && st.Created:
-		p.pid = st.PID // the PID is stored only with the start
-	case p.state == Ready: // it started, but that was not stored
-		p.pid = st.PID
-		s.setRunning(p)
-		s.storeContainerOrLog(p.id.Container)
-	default:
-		if there && p.id.Exec == "" { // the pause or its end may not have been stored
-			p.state = Running
-			if st.Paused {
-				p.state = Paused
-			}
-		}
-		s.startPump(p)
-	}
-}
-
-// openLogs continues every log. A log without its file waits for ReopenLog.
-func (s *Sandbox) openLogs(f RestoreFiles) error {
-	for _, p := range s.procs {
-		if p.id.Exec != "" || !p.logs() {
-			continue
-		}
-		log := f.Logs[p.id.Container]
-		delete(f.Logs, p.id.Container)
-		w, err := logs.Open(s.store.container(p.id.Container, "log"), log, s.config.LogBytes)
-		if err != nil {
-			return fmt.Errorf("log of %s: %w", p.subject(), err)
-		}
-		p.log = w
-	}
-	for id, log := range f.Logs { // of unknown containers
-		closeQuietly(log)
-		delete(f.Logs, id)
-	}
-	return nil
-}
-
 // restoreStopped restores a sandbox without a running VM.
 func (s *Sandbox) restoreStopped(f RestoreFiles) error {
 	for _, log := range f.Logs {
@@ -249,12 +158,7 @@ func (s *Sandbox) restoreStopped(f RestoreFiles) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scratch = f.Scratch
-	for _, p := range s.procs {
-		if p.state == Stopped && p.owesOutput() {
-			p.endOutput()
-		}
-		s.finish(p, Exit{Code: 137, Signal: 9, Reason: ReasonVMKilled, Message: "the VM ended while no shim watched it", At: now()})
-	}
+	s.endLoaded(Exit{Code: 137, Signal: 9, Reason: ReasonVMKilled, Message: "the VM ended while no shim watched it", At: now()})
 	s.state.VM, s.state.MemoryMiB, s.state.Starting = nil, 0, false
 	if s.state.State == Stopped {
 		close(s.stopped)

@@ -23,9 +23,9 @@ import (
 // crash closes the sandbox like kill -9: it writes nothing more.
 func (h *harness) crash() {
 	h.t.Helper()
-	h.box.mu.Lock()
-	h.box.deleted = true // disables save
-	h.box.mu.Unlock()
+	h.box.store.mu.Lock()
+	h.box.store.removed = true
+	h.box.store.mu.Unlock()
 	h.box.Close()
 }
 
@@ -121,9 +121,9 @@ func TestRestoreHalfMounted(t *testing.T) {
 				h.agent.mounts["image-c"] = 1
 				h.agent.mu.Unlock()
 			}
-			h.box.mu.Lock()
-			h.box.deleted = true
-			h.box.mu.Unlock()
+			h.box.store.mu.Lock()
+			h.box.store.removed = true
+			h.box.store.mu.Unlock()
 			conn.Close()
 		})
 		if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil {
@@ -420,7 +420,7 @@ func TestRestoreLeavesAnotherShimsSandbox(t *testing.T) {
 	st, err := h.box.store.readState()
 	h.must(err)
 	st.Owner = owner
-	h.must(h.box.store.write(h.dir+"/state.json", st))
+	h.must((&store{dir: h.dir}).write(h.dir+"/state.json", st))
 	if err := h.restore(RestoreFiles{}); !errors.Is(err, errdefs.ErrConflict) {
 		t.Errorf("restore: %v", err)
 	}
@@ -434,7 +434,7 @@ func TestRestoreOfAHalfStartedSandbox(t *testing.T) {
 	st, err := h.box.store.readState()
 	h.must(err)
 	st.State, st.Starting = Ready, true
-	h.must(h.box.store.write(h.dir+"/state.json", st))
+	h.must((&store{dir: h.dir}).write(h.dir+"/state.json", st))
 	h.must(h.restore(RestoreFiles{}))
 	reason, err := h.box.WaitStopped(h.ctx)
 	h.must(err)

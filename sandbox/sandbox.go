@@ -40,30 +40,24 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/queue"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/work"
 )
 
 // Sandbox is one pod's VM with its containers. New or Restore creates it, and Close releases it.
 type Sandbox struct {
-	o     Options
-	log   *slog.Logger
-	store store
-
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	work   sync.WaitGroup // every goroutine of the sandbox
-
-	patience time.Duration // exitPatience
-	oomPause time.Duration // oomPause
+	*processes
+	o      Options
+	log    *slog.Logger
+	store  *store
+	work   *work.Group // ends with Close
+	events *queue.Queue[Event]
 
 	// op is held by the current life cycle operation.
 	op chan struct{}
-	// execs has an element for each exec'd process that runs.
-	execs chan struct{}
 
 	mu        sync.Mutex
 	created   bool
 	deleted   bool
-	closed    bool
 	config    Config
 	scratch   *os.File
 	cards     []*os.File // taps that the VM has not received yet
@@ -74,8 +68,6 @@ type Sandbox struct {
 	first     *boot                   // the first start
 	interrupt context.CancelCauseFunc // cancels a running Start
 	slots     disks.Slots
-	procs     map[Process]*process
-	events    *queue.Queue[Event]
 }
 
 // New returns a sandbox and starts its VM in the background; Start returns that start's error. Options.StateDir must
@@ -108,24 +100,22 @@ func newSandbox(o Options) (*Sandbox, error) {
 	}
 	o = o.withDefaults()
 	s := &Sandbox{
-		o: o, log: o.Logger, store: store{o.StateDir},
-		op:       make(chan struct{}, 1),
-		execs:    make(chan struct{}, maxExecs),
-		stopped:  make(chan struct{}),
-		patience: exitPatience,
-		oomPause: oomPause,
-		procs:    map[Process]*process{},
-		events:   queue.New[Event](),
-		state:    sandboxState{Version: stateVersion, Owner: self, State: Ready},
+		o: o, log: o.Logger, store: &store{dir: o.StateDir}, work: work.New(), events: queue.New[Event](),
+		op:      make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+		state:   sandboxState{Version: stateVersion, Owner: self, State: Ready},
+	}
+	s.processes = &processes{
+		store: s.store, emit: s.emit, work: s.work, log: s.log, callTimeout: o.CallTimeout,
+		patience: exitPatience, oomPause: oomPause, execs: make(chan struct{}, maxExecs), all: map[Process]*process{},
 	}
 	return s, nil
 }
 
 // deliverEvents starts the delivery of events.
 func (s *Sandbox) deliverEvents() {
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.work.Go(func() {
-		s.events.Deliver(s.ctx, func(e Event) {
+		s.events.Deliver(s.work.Context(), func(e Event) {
 			if s.o.Events != nil {
 				s.o.Events(e)
 			}
@@ -133,11 +123,13 @@ func (s *Sandbox) deliverEvents() {
 	})
 }
 
-// spawn runs f in a goroutine that Close waits for. After Close it does not run f. The caller holds mu.
-func (s *Sandbox) spawn(f func()) {
-	if !s.closed {
-		s.work.Go(f)
+// emit queues an event. The caller holds the mutex of the changed object, so that events are queued in the order of the
+// changes.
+func (s *Sandbox) emit(e Event) {
+	if e.Time.IsZero() {
+		e.Time = now()
 	}
+	s.events.Put(e)
 }
 
 // acquire waits until no other life cycle operation is running. The caller calls release.
@@ -154,20 +146,14 @@ func (s *Sandbox) release() { <-s.op }
 
 // subject returns the sandbox's name for errors.
 func (s *Sandbox) subject() string {
-	if s.config.ID == "" && s.o.ID == "" {
+	if s.o.ID == "" {
 		return "sandbox in " + s.o.StateDir
 	}
-	if s.config.ID == "" {
-		return "sandbox " + s.o.ID
-	}
-	return "sandbox " + s.config.ID
+	return "sandbox " + s.o.ID
 }
 
 // save stores the state. The caller holds mu or has the only reference.
 func (s *Sandbox) save() error {
-	if s.deleted {
-		return nil
-	}
 	s.state.Images, s.state.Volumes = s.slots.Stored()
 	return s.store.write(s.store.path("state.json"), s.state)
 }
@@ -236,10 +222,7 @@ func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 	if err := expect(s.subject(), "delete", s.state.State, Stopped); err != nil {
 		return err // started again meanwhile
 	}
-	for _, p := range s.procs {
-		p.closeLog()
-	}
-	clear(s.procs)
+	s.processes.clear()
 	if s.scratch != nil {
 		s.scratch.Close()
 		s.scratch = nil
@@ -257,12 +240,11 @@ func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 // is a no-op.
 func (s *Sandbox) Close() error {
 	s.mu.Lock()
-	s.closed = true
+	s.work.Cancel()
 	if s.interrupt != nil {
 		s.interrupt(errClosed)
 	}
 	s.mu.Unlock()
-	s.cancel()
 	s.work.Wait()
 	s.mu.Lock()
 	m := s.vm
@@ -270,13 +252,11 @@ func (s *Sandbox) Close() error {
 	s.mu.Unlock()
 	var errs []error
 	if m != nil {
-		errs = append(errs, m.detach())
+		errs = append(errs, m.Detach())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.procs {
-		p.closeLog()
-	}
+	s.closeLogs()
 	if s.scratch != nil {
 		errs = append(errs, s.scratch.Close())
 		s.scratch = nil
@@ -303,17 +283,11 @@ func (s *Sandbox) Status() Status {
 		State: s.state.State, Config: s.config, Guest: s.state.Guest,
 		MemoryMiB: s.state.MemoryMiB, Phases: append([]Phase(nil), s.state.Phases...),
 		ExitReason: s.state.why(), CreatedAt: s.config.Created,
-		StartedAt: s.state.StartedAt, StoppedAt: s.state.StoppedAt,
+		StartedAt: s.state.StartedAt, StoppedAt: s.state.StoppedAt, Processes: s.statuses(),
 	}
 	if s.state.VM != nil {
 		st.VM = s.state.VM.Process
 	}
-	for _, p := range s.procs {
-		if !p.hidden {
-			st.Processes = append(st.Processes, p.status())
-		}
-	}
-	sortByAge(st.Processes)
 	return st
 }
 

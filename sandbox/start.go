@@ -2,8 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -50,7 +48,7 @@ func (s *Sandbox) beginStart(interrupt context.CancelCauseFunc) (*boot, error) {
 	if !s.created || s.deleted {
 		return nil, fmt.Errorf("start %s: %w: it has no configuration", s.subject(), errdefs.ErrInvalidArgument)
 	}
-	if s.closed {
+	if s.work.Context().Err() != nil {
 		return nil, fmt.Errorf("start %s: %w", s.subject(), errClosed)
 	}
 	if err := expect(s.subject(), "start", s.state.State, Ready, Stopped); err != nil {
@@ -86,7 +84,7 @@ func (s *Sandbox) awaitBoot(ctx context.Context, b *boot) (*liveVM, error) {
 	}
 	m := b.vm
 	grown := make(chan error, 1)
-	ctx, done := m.call(ctx, s.o.BootTimeout)
+	ctx, done := m.Call(ctx, s.o.BootTimeout)
 	defer done()
 	go func() { grown <- s.phase("memory", func() error { return s.grow(ctx, m, s.config.MemoryMiB) }) }()
 	if err = s.addCards(ctx, m); err == nil {
@@ -104,19 +102,9 @@ func (s *Sandbox) awaitBoot(ctx context.Context, b *boot) (*liveVM, error) {
 	return m, err
 }
 
-// introduce configures the guest, with its own entropy and machine id.
-func (m *liveVM) introduce(ctx context.Context, c agentv1.Configure) (agentv1.Configured, error) {
-	var secret [80]byte
-	if _, err := rand.Read(secret[:]); err != nil {
-		return agentv1.Configured{}, err
-	}
-	c.Entropy, c.Time, c.MachineID = secret[:64], now(), hex.EncodeToString(secret[64:])
-	return m.agent.Configure(ctx, c)
-}
-
 func (s *Sandbox) configure(ctx context.Context, m *liveVM) error {
 	c := s.config
-	guest, err := m.introduce(ctx, agentv1.Configure{
+	guest, err := m.Introduce(ctx, agentv1.Configure{
 		Sandbox: c.ID, Hostname: c.Hostname, Resolv: c.Resolv, Hosts: c.Hosts,
 		Sysctls: c.Sysctls, Network: c.Network, Cards: c.Cards, Limits: c.Limits, ScratchBytes: c.ScratchBytes,
 	})
@@ -144,7 +132,7 @@ func (s *Sandbox) addCards(ctx context.Context, m *liveVM) error {
 	if len(taps) == 0 {
 		return fmt.Errorf("%w: it cannot be restarted: the taps of its further interfaces belonged to its first VM", errdefs.ErrInvalidArgument)
 	}
-	return s.phase("cards", func() error { return m.vm.AddCards(ctx, taps) })
+	return s.phase("cards", func() error { return m.VM.AddCards(ctx, taps) })
 }
 
 // sanitised cleans and shortens a name that the guest reports.
@@ -158,7 +146,7 @@ func (s *Sandbox) grow(ctx context.Context, m *liveVM, total int) error {
 	if total <= have {
 		return nil
 	}
-	reached, err := m.vm.Grow(ctx, total)
+	reached, err := m.VM.Grow(ctx, total)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.vm == m && reached > 0 {

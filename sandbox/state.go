@@ -10,6 +10,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
 // State is the state of a sandbox, a container or a process.
@@ -31,8 +32,8 @@ func (s State) Valid() bool {
 
 // Errors of this package, matched with errors.Is.
 var (
-	ErrVMGone    = errdefs.ErrUnavailable.WithMessage("the VM is gone")                           // the VM's end interrupted the call
-	ErrVMStopped = errdefs.ErrUnavailable.WithMessage("the VM is not running")                    // its process is stopped (SIGSTOP)
+	ErrVMGone    = guest.ErrVMGone                                                                // the VM's end interrupted the call
+	ErrVMStopped = guest.ErrVMStopped                                                             // its process is stopped (SIGSTOP)
 	ErrAttached  = errdefs.ErrAlreadyExists.WithMessage("files of the host are attached already") // by AttachFiles
 )
 

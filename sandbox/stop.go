@@ -42,9 +42,9 @@ func (s *Sandbox) stop(ctx context.Context, flush bool) error {
 		return nil
 	}
 	if state == Running && flush {
-		call, done := m.call(ctx, flushTimeout)
+		call, done := m.Call(ctx, flushTimeout)
 		s.logIf("unmount the volumes before the VM ends", s.endVolumes(call, m))
-		if err := m.agent.Flush(call); err != nil {
+		if err := m.Agent.Flush(call); err != nil {
 			s.log.Warn("guest did not flush its disks", "error", err)
 		}
 		done()
@@ -62,8 +62,8 @@ func (s *Sandbox) Pause(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.vm.Pause(ctx); err != nil {
-		return fmt.Errorf("pause %s: %w", s.subject(), errors.Join(err, m.vm.Resume(context.WithoutCancel(ctx))))
+	if err := m.VM.Pause(ctx); err != nil {
+		return fmt.Errorf("pause %s: %w", s.subject(), errors.Join(err, m.VM.Resume(context.WithoutCancel(ctx))))
 	}
 	return s.become(m, Paused, SandboxPaused)
 }
@@ -78,12 +78,12 @@ func (s *Sandbox) Resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.vm.Resume(ctx); err != nil {
+	if err := m.VM.Resume(ctx); err != nil {
 		return fmt.Errorf("resume %s: %w", s.subject(), err)
 	}
-	call, done := m.call(ctx, s.o.CallTimeout)
+	call, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
-	clock := m.agent.SetTime(call, agentv1.SetTime{Time: now()})
+	clock := m.Agent.SetTime(call, agentv1.SetTime{Time: now()})
 	if err := s.become(m, Running, SandboxResumed); err != nil {
 		return err
 	}

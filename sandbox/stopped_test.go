@@ -39,7 +39,7 @@ func TestStoppedProcess(t *testing.T) {
 	select {
 	case err := <-got:
 		t.Fatalf("a call to a slow agent ended: %v", err)
-	case <-time.After(stopPatience + stopPatience/2):
+	case <-time.After(1500 * time.Millisecond):
 	}
 	h.must(id.Signal(syscall.SIGSTOP))
 	stopped := time.Now()

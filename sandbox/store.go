@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -142,19 +143,30 @@ func (r stdioRecord) stdio() containerv1.Stdio {
 	}
 }
 
-// store is the sandbox's directory. Each write holds the lock.
-type store struct{ dir string }
+// store is the sandbox's directory. Each write holds the lock. After remove, nothing is written any more. Its methods are
+// safe for concurrent use.
+type store struct {
+	dir string
 
-func (d store) path(name ...string) string {
+	mu      sync.Mutex
+	removed bool
+}
+
+func (d *store) path(name ...string) string {
 	return filepath.Join(append([]string{d.dir}, name...)...)
 }
 
-func (d store) container(id string, name ...string) string {
+func (d *store) container(id string, name ...string) string {
 	return d.path(append([]string{"containers", id}, name...)...)
 }
 
-// locked runs f under the sandbox's lock.
-func (d store) locked(f func() error) (err error) {
+// locked runs f under the sandbox's lock, unless the files were removed.
+func (d *store) locked(f func() error) (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.removed {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	l, err := flock.Acquire(ctx, d.path("lock"))
@@ -165,11 +177,11 @@ func (d store) locked(f func() error) (err error) {
 	return f()
 }
 
-func (d store) write(path string, v any) error {
+func (d *store) write(path string, v any) error {
 	return d.locked(func() error { return atomicfile.WriteJSON(path, v, 0o600, atomicfile.Volatile) })
 }
 
-func (d store) readState() (s sandboxState, err error) {
+func (d *store) readState() (s sandboxState, err error) {
 	path := d.path("state.json")
 	if err = atomicfile.ReadJSON(path, &s); err != nil {
 		return s, err
@@ -183,7 +195,7 @@ func (d store) readState() (s sandboxState, err error) {
 	return s, nil
 }
 
-func (d store) readConfig() (c Config, err error) {
+func (d *store) readConfig() (c Config, err error) {
 	path := d.path("config.json")
 	if err = atomicfile.ReadJSON(path, &c); err == nil && c.Version != ConfigVersion {
 		err = corrupt(path, "version %d is not %d", c.Version, ConfigVersion)
@@ -192,7 +204,7 @@ func (d store) readConfig() (c Config, err error) {
 }
 
 // readContainer reads both files of a container.
-func (d store) readContainer(id string) (c containerRecord, s containerState, err error) {
+func (d *store) readContainer(id string) (c containerRecord, s containerState, err error) {
 	if err = atomicfile.ReadJSON(d.container(id, "config.json"), &c); err != nil {
 		return c, s, err
 	}
@@ -217,7 +229,7 @@ func (d store) readContainer(id string) (c containerRecord, s containerState, er
 }
 
 // containers returns the ids of the stored containers.
-func (d store) containers() ([]string, error) {
+func (d *store) containers() ([]string, error) {
 	entries, err := os.ReadDir(d.path("containers"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -233,7 +245,10 @@ func (d store) containers() ([]string, error) {
 }
 
 // remove deletes all files of the sandbox but its directory.
-func (d store) remove() error {
+func (d *store) remove() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.removed = true
 	var errs []error
 	for _, name := range []string{"containers", "config.json", "state.json", "lock"} {
 		errs = append(errs, os.RemoveAll(d.path(name)))

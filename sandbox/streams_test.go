@@ -44,9 +44,9 @@ func (h *harness) attach(p Process, c Streams) <-chan error {
 // attached waits for the first client of a process's output.
 func (h *harness) attached(id Process) {
 	h.t.Helper()
-	h.box.mu.Lock()
+	h.box.processes.mu.Lock()
 	p, err := h.box.find(id)
-	h.box.mu.Unlock()
+	h.box.processes.mu.Unlock()
 	h.must(err)
 	select {
 	case <-p.attached:
@@ -103,9 +103,9 @@ func TestClientOfStdinAlone(t *testing.T) {
 		_, err = io.WriteString(w, "x")
 		h.must(err)
 		h.must(p.until(h.ctx, func() bool { return string(p.input) == "x" }))
-		h.box.mu.Lock()
-		attached := h.box.procs[id].attached
-		h.box.mu.Unlock()
+		h.box.processes.mu.Lock()
+		attached := h.box.all[id].attached
+		h.box.processes.mu.Unlock()
 		select {
 		case <-attached:
 			t.Error("the output was read without a client")
@@ -320,7 +320,7 @@ func TestAttachToAContainer(t *testing.T) {
 	first := h.attach(id, Streams{Stdout: a})
 	second := h.attach(id, Streams{Stdout: b})
 	for joined := 0; joined < 2; time.Sleep(time.Millisecond) {
-		joined = h.box.procs[id].out[0].Clients()
+		joined = h.box.all[id].out[0].Clients()
 	}
 	_, err := h.box.StartProcess(h.ctx, id)
 	h.must(err)
@@ -401,9 +401,9 @@ func TestChannelIsCut(t *testing.T) {
 	r, w := io.Pipe()
 	out := newBuffer()
 	done := h.attach(id, Streams{Stdin: r, Stdout: out})
-	h.box.mu.Lock()
-	attached := h.box.procs[id].attached
-	h.box.mu.Unlock()
+	h.box.processes.mu.Lock()
+	attached := h.box.all[id].attached
+	h.box.processes.mu.Unlock()
 	select {
 	case <-attached: // earlier output is not for the client
 	case <-h.ctx.Done():
@@ -525,9 +525,9 @@ func TestFullLogHoldsTheContainerUp(t *testing.T) {
 
 // done returns a channel that is closed when the container has ended.
 func (h *harness) done(id string) <-chan struct{} {
-	h.box.mu.Lock()
-	defer h.box.mu.Unlock()
-	return h.box.procs[Process{Container: id}].done
+	h.box.processes.mu.Lock()
+	defer h.box.processes.mu.Unlock()
+	return h.box.all[Process{Container: id}].done
 }
 
 func TestExecOfMissingCommand(t *testing.T) {

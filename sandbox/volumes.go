@@ -12,7 +12,7 @@ import (
 
 // slotsOf returns the VM in the form that its slots need. It stores their content while the VM is the sandbox's.
 func (s *Sandbox) slotsOf(m *liveVM) disks.VM {
-	return disks.VM{VM: m.vm, Agent: m.agent, Undo: s.o.CallTimeout, Store: func() error {
+	return disks.VM{VM: m.VM, Agent: m.Agent, Undo: s.o.CallTimeout, Store: func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.vm != m {
@@ -33,13 +33,13 @@ func (s *Sandbox) GrowVolume(ctx context.Context, name string, bytes int64) erro
 	if !ok {
 		return fmt.Errorf("grow volume %.64q of %s: %w: no writable volume has that name", name, s.subject(), errdefs.ErrInvalidArgument)
 	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
+	ctx, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
-	if err := m.vm.Resize(ctx, at, bytes); err != nil {
-		return fmt.Errorf("grow volume %s of %s: %w", name, s.subject(), m.fault(err))
+	if err := m.VM.Resize(ctx, at, bytes); err != nil {
+		return fmt.Errorf("grow volume %s of %s: %w", name, s.subject(), m.Fault(err))
 	}
-	if err := m.agent.Grow(ctx, agentv1.Grow{Name: name, Bytes: bytes}); err != nil {
-		return fmt.Errorf("grow volume %s of %s: %w", name, s.subject(), m.fault(err))
+	if err := m.Agent.Grow(ctx, agentv1.Grow{Name: name, Bytes: bytes}); err != nil {
+		return fmt.Errorf("grow volume %s of %s: %w", name, s.subject(), m.Fault(err))
 	}
 	return nil
 }
@@ -59,10 +59,10 @@ func (s *Sandbox) ReleaseVolumes(ctx context.Context) error {
 
 // releaseVolumes detaches the volumes that no container uses.
 func (s *Sandbox) releaseVolumes(ctx context.Context, m *liveVM) error {
-	if m.ctx.Err() != nil {
+	if m.Context().Err() != nil {
 		return nil // the VM is gone, so its slots are free
 	}
-	call, done := m.call(ctx, s.o.CallTimeout)
+	call, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
 	return s.slots.Release(call, s.slotsOf(m))
 }
@@ -73,15 +73,7 @@ func (s *Sandbox) endVolumes(ctx context.Context, m *liveVM) error {
 	if _, volumes := s.slots.Stored(); len(volumes) == 0 {
 		return nil
 	}
-	s.mu.Lock()
-	var containers []Process
-	for id := range s.procs {
-		if id.Exec == "" {
-			containers = append(containers, id)
-		}
-	}
-	s.mu.Unlock()
-	for _, id := range containers {
+	for _, id := range s.ids(func(id Process) bool { return id.Exec == "" }) {
 		if err := deleteInGuest(ctx, m, id); err != nil {
 			return fmt.Errorf("delete container %s: %w", id.Container, err)
 		}

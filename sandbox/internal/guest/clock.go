@@ -11,11 +11,24 @@ import (
 // Checks of the guest's clock. The guest's kernel derives its clock rate from a measurement at boot, which is wrong by
 // seconds a day. The clock also stops while the host sleeps.
 const (
-	// ClockPeriod is the interval between calls of CorrectClock.
-	ClockPeriod = time.Minute
+	clockPeriod = time.Minute // the interval between corrections
 	// ClockSlack is the tolerated difference. Smaller ones cannot be distinguished from the time that an answer takes.
 	ClockSlack = 20 * time.Millisecond
 )
+
+// KeepClock calls correct at regular intervals until the VM ends.
+func (m *Live) KeepClock(correct func()) {
+	tick := time.NewTicker(clockPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			correct()
+		case <-m.ctx.Done():
+			return
+		}
+	}
+}
 
 // CorrectClock sets the guest's clock to the host's. Its precision is limited by the time that the agent's answer
 // takes.

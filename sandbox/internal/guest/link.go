@@ -1,4 +1,4 @@
-// Package guest connects a sandbox to the agent in its VM: it keeps the channel's session, the pauses between attempts
+// Package guest connects a sandbox to the agent in its running VM (Live): it keeps the channel's session, the pauses between attempts
 // after a cut, and the guest's clock.
 package guest
 
