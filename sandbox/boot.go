@@ -80,7 +80,7 @@ func causeOf(ctx context.Context, err error) error {
 func (s *Sandbox) adopt(m *liveVM) {
 	record := m.VM.Record()
 	s.vm, s.state.VM = m, &record
-	s.state.MemoryMiB = record.VM.Memory
+	s.devices.Begin(m, record.VM.Memory)
 	s.work.Go(func() { s.watch(m) })
 	s.work.Go(func() {
 		m.KeepClock(func() { s.logIf("correct the guest's clock", s.correctClock(m)) })

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 // taps returns one open file per name.
@@ -148,4 +149,24 @@ func TestSetNetworkFails(t *testing.T) {
 		t.Error("the VM is killed")
 	}
 	h.must(h.box.SetNetwork(h.ctx, agentv1.SetNetwork{}, h.taps("tap1")))
+}
+
+// TestSetNetworkOfTheNextVM checks that a VM gets its further cards, although a former VM had some and ended without a
+// shim.
+func TestSetNetworkOfTheNextVM(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.must(h.box.Create(h.ctx, h.config(), Files{}))
+	h.must(h.box.Start(h.ctx))
+	h.must(h.box.SetNetwork(h.ctx, agentv1.SetNetwork{}, h.taps("tap1")))
+	h.crash()
+	h.vm().refuse("Adopt", hypervisor.ErrGone)
+	h.must(h.restore(RestoreFiles{}))
+	h.must(h.box.Start(h.ctx))
+	h.must(h.box.SetNetwork(h.ctx, agentv1.SetNetwork{}, h.taps("tap2")))
+	h.agent.mu.Lock()
+	defer h.agent.mu.Unlock()
+	if !slices.Contains(h.agent.calls, "card tap2") {
+		t.Errorf("calls %q, want card tap2", h.agent.calls)
+	}
 }

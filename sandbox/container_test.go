@@ -176,7 +176,7 @@ func TestSlotOfAFailedContainerIsFree(t *testing.T) {
 	}
 	h.must(os.Remove(state))
 	h.must(os.Rename(state+".aside", state))
-	if users, ok := h.box.slots.Users("image-c"); ok || h.vm().attached() != 1 {
+	if users, ok := h.box.devices.Slots.Users("image-c"); ok || h.vm().attached() != 1 {
 		t.Errorf("the image has %d users, and a slot: %v", users, ok)
 	}
 }
@@ -269,7 +269,7 @@ func TestRingYields(t *testing.T) {
 	}
 	has := func(when string, want ...string) {
 		t.Helper()
-		images, volumes := h.box.slots.Stored()
+		images, volumes := h.box.devices.Slots.Stored()
 		got := slices.Sorted(maps.Values(images))
 		if !slices.Equal(got, want) || len(volumes) > 0 {
 			t.Errorf("%s: %v, %v, want %v", when, got, volumes, want)

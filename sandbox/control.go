@@ -164,30 +164,14 @@ func (s *Sandbox) Resize(ctx context.Context, limits agentv1.PodLimits, memoryMi
 	}
 	ctx, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
-	if err := s.grow(ctx, m, memoryMiB); err != nil {
+	if err := s.devices.Grow(ctx, m, memoryMiB); err != nil {
 		return fmt.Errorf("resize %s: %w", s.subject(), err)
 	}
 	if err := m.Agent.Update(ctx, agentv1.Update{Limits: limits}); err != nil {
 		return fmt.Errorf("resize %s: %w", s.subject(), m.Fault(err))
 	}
-	s.shrink(ctx, m, memoryMiB)
+	s.logIf("memory not given back", s.devices.Shrink(ctx, m, memoryMiB))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.save()
-}
-
-func (s *Sandbox) shrink(ctx context.Context, m *liveVM, total int) {
-	s.mu.Lock()
-	have := s.state.MemoryMiB
-	s.mu.Unlock()
-	if total <= 0 || total >= have {
-		return
-	}
-	reached, err := m.VM.Grow(ctx, total)
-	s.logIf("memory not given back", err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if reached > 0 && s.vm == m {
-		s.state.MemoryMiB = reached
-	}
 }

@@ -57,16 +57,16 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	fault.Point("task.laid")
 	for _, v := range c.disks() {
 		if v.ID == agentv1.RingDisk {
-			if err := s.slots.UseRing(ctx, s.slotsOf(m), v.Disk); err != nil {
+			if err := s.devices.Slots.UseRing(ctx, s.devices.Disks(m), v.Disk); err != nil {
 				s.log.Info("no ring for shared directories: they are read through their port alone", "reason", err)
 			}
 			continue
 		}
-		rollback.Push("disk", func(ctx context.Context) error { return s.releaseVolumes(ctx, m) })
-		if err := s.slots.Use(ctx, s.slotsOf(m), v.disk(), v.Disk); err != nil {
+		rollback.Push("disk", func(ctx context.Context) error { return s.devices.Release(ctx, m) })
+		if err := s.devices.Slots.Use(ctx, s.devices.Disks(m), v.disk(), v.Disk); err != nil {
 			return err
 		}
-		rollback.Push("disk", func(context.Context) error { s.slots.Drop(v.ID); return nil })
+		rollback.Push("disk", func(context.Context) error { s.devices.Slots.Drop(v.ID); return nil })
 		p.disks = append(p.disks, v.ID)
 	}
 	// The record is stored before the agent creates the container. So a new shim that finds a record without a

@@ -32,9 +32,9 @@ func (s *Sandbox) DeleteProcess(ctx context.Context, id Process) (Exit, error) {
 		}
 	}
 	exit, err := s.forget(p)
-	s.dropDisks(p)
+	s.devices.Drop(p.vm, p.disks)
 	if m != nil && id.Exec == "" {
-		s.logIf("detach unused volumes", s.releaseVolumes(ctx, m))
+		s.logIf("detach unused volumes", s.devices.Release(ctx, m))
 	}
 	return exit, err
 }
@@ -85,15 +85,4 @@ func deleteInGuest(ctx context.Context, m *liveVM, id Process) error {
 		return nil
 	}
 	return err
-}
-
-// dropDisks frees the disks of a deleted container, unless its VM has ended.
-func (s *Sandbox) dropDisks(p *process) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.vm != nil && p.vm == s.vm {
-		for _, disk := range p.disks {
-			s.slots.Drop(disk)
-		}
-	}
 }

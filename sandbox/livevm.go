@@ -54,8 +54,8 @@ func (s *Sandbox) watch(m *liveVM) {
 	s.mu.Lock()
 	s.endAll(exit)
 	s.vm = nil
-	s.slots.Reset()
-	s.state.VM, s.state.MemoryMiB, s.state.Cards = nil, 0, false
+	s.state.VM = nil
+	s.devices.Reset()
 	s.setStopped(reason, message)
 	s.mu.Unlock()
 	s.logIf("close the VM's handle", m.Detach())

@@ -144,7 +144,7 @@ func TestDeleteOfAFormerVM(t *testing.T) {
 	if n := h.agent.count(agentv1.OpDelete); n != 0 {
 		t.Errorf("%d calls to the guest", n)
 	}
-	if n, ok := h.box.slots.Users("image-former"); n != 1 || !ok {
+	if n, ok := h.box.devices.Slots.Users("image-former"); n != 1 || !ok {
 		t.Errorf("the image has %d users, and a slot: %v", n, ok)
 	}
 }

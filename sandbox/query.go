@@ -88,29 +88,12 @@ func (s *Sandbox) SetNetwork(ctx context.Context, r agentv1.SetNetwork, taps []*
 	}
 	ctx, done := m.Call(ctx, s.o.CallTimeout)
 	defer done()
-	if len(taps) > 0 {
-		if err := s.addFurther(ctx, m, taps); err != nil {
+	if len(taps) > 0 && len(s.config.Cards) == 0 {
+		if err := s.devices.AddLater(ctx, m, taps); err != nil {
 			return fmt.Errorf("set up the network of %s: %w", s.subject(), err)
 		}
 	}
 	return m.Fault(m.Agent.SetNetwork(ctx, r))
-}
-
-// addFurther plugs cards into a running VM, once. A repeated request brings the same cards, and after a failure the VM
-// may have some of them.
-func (s *Sandbox) addFurther(ctx context.Context, m *liveVM, taps []*os.File) error {
-	s.mu.Lock()
-	if s.state.Cards || len(s.config.Cards) > 0 {
-		s.mu.Unlock()
-		return nil
-	}
-	s.state.Cards = true
-	err := s.save()
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return m.VM.AddCards(ctx, taps)
 }
 
 // ReadFile returns at most limit bytes from the end of a container's file. The container may have ended.

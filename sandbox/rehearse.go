@@ -67,7 +67,7 @@ func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.
 	s.mu.Lock()
 	m := s.booting.vm
 	s.mu.Unlock()
-	s.slots.Init(m.VM.Record().VM)
+	s.devices.Slots.Init(m.VM.Record().VM)
 	h := &rehearsal{s: s, m: m, r: r, scratch: scratch, image: image, slot: m.VM.Record().VM.Scratch}
 	err := m.Fault(h.run(ctx))
 	if m.Context().Err() == nil {
@@ -108,7 +108,9 @@ func (h *rehearsal) run(ctx context.Context) error {
 			})
 			return err
 		}},
-		{disks.Scratch, func(ctx context.Context) error { return s.slots.MountScratch(ctx, s.slotsOf(m), h.scratch) }},
+		{disks.Scratch, func(ctx context.Context) error {
+			return s.devices.Slots.MountScratch(ctx, s.devices.Disks(m), h.scratch)
+		}},
 	}
 	if shared := h.r.Shared; shared != nil {
 		steps = append(steps, step{"share", h.share})

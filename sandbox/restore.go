@@ -69,7 +69,7 @@ func (s *Sandbox) load() error {
 		return err
 	}
 	s.config, s.created = c, true
-	s.slots.Init(c.VM)
+	s.devices.Slots.Init(c.VM)
 	ids, err := s.store.containers()
 	if err != nil {
 		return err
@@ -108,21 +108,19 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.scratch = f.Scratch
+	s.devices.TakeFiles(f.Scratch, nil)
 	s.booting = &boot{done: make(chan struct{}), cancel: func() {}, vm: m}
 	close(s.booting.done)
-	memory := s.state.MemoryMiB
-	s.slots.Restore(s.state.Images, s.state.Volumes)
 	s.adopt(m)
-	s.state.MemoryMiB = memory
+	s.devices.Restore(m, s.state.Record)
 	for _, disk := range s.resume(m, known) {
-		s.slots.Retain(disk)
+		s.devices.Slots.Retain(disk)
 	}
 	if err := s.save(); err != nil {
 		s.log.Error("state not stored", "error", err)
 	}
 	if s.state.State == Running {
-		s.work.Go(func() { s.logIf("detach unused volumes", s.releaseVolumes(s.work.Context(), m)) })
+		s.work.Go(func() { s.logIf("detach unused volumes", s.devices.Release(s.work.Context(), m)) })
 	}
 	if s.state.Starting || !s.created {
 		s.work.Go(func() {
@@ -157,9 +155,9 @@ func (s *Sandbox) restoreStopped(f RestoreFiles) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.scratch = f.Scratch
+	s.devices.TakeFiles(f.Scratch, nil)
 	s.endLoaded(Exit{Code: 137, Signal: 9, Reason: ReasonVMKilled, Message: "the VM ended while no shim watched it", At: now()})
-	s.state.VM, s.state.MemoryMiB, s.state.Starting = nil, 0, false
+	s.state.VM, s.state.Starting = nil, false
 	if s.state.State == Stopped {
 		close(s.stopped)
 		return nil

@@ -94,7 +94,7 @@ func TestRestore(t *testing.T) {
 	if diff := cmp.Diff([]string{"stderr F err"}, errs); diff != "" {
 		t.Error(diff)
 	}
-	if n, _ := h.box.slots.Users("image-c"); n != 1 {
+	if n, _ := h.box.devices.Slots.Users("image-c"); n != 1 {
 		t.Errorf("its image has %d users", n)
 	}
 	if log := h.log.String(); strings.Contains(log, "level=ERROR") {

@@ -38,7 +38,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/devices"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/queue"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/work"
 )
@@ -46,11 +46,12 @@ import (
 // Sandbox is one pod's VM with its containers. New or Restore creates it, and Close releases it.
 type Sandbox struct {
 	*processes
-	o      Options
-	log    *slog.Logger
-	store  *store
-	work   *work.Group // ends with Close
-	events *queue.Queue[Event]
+	o       Options
+	log     *slog.Logger
+	store   *store
+	work    *work.Group // ends with Close
+	devices *devices.Devices
+	events  *queue.Queue[Event]
 
 	// op is held by the current life cycle operation.
 	op chan struct{}
@@ -59,15 +60,12 @@ type Sandbox struct {
 	created   bool
 	deleted   bool
 	config    Config
-	scratch   *os.File
-	cards     []*os.File // taps that the VM has not received yet
 	state     sandboxState
 	stopped   chan struct{}           // closed while the state is Stopped
 	booting   *boot                   // the latest start of a VM
 	vm        *liveVM                 // nil without a VM
 	first     *boot                   // the first start
 	interrupt context.CancelCauseFunc // cancels a running Start
-	slots     disks.Slots
 }
 
 // New returns a sandbox and starts its VM in the background; Start returns that start's error. Options.StateDir must
@@ -105,6 +103,11 @@ func newSandbox(o Options) (*Sandbox, error) {
 		stopped: make(chan struct{}),
 		state:   sandboxState{Version: stateVersion, Owner: self, State: Ready},
 	}
+	s.devices = devices.New(o.CallTimeout, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.save()
+	})
 	s.processes = &processes{
 		store: s.store, emit: s.emit, work: s.work, log: s.log, callTimeout: o.CallTimeout,
 		patience: exitPatience, oomPause: oomPause, execs: make(chan struct{}, maxExecs), all: map[Process]*process{},
@@ -154,7 +157,7 @@ func (s *Sandbox) subject() string {
 
 // save stores the state. The caller holds mu or has the only reference.
 func (s *Sandbox) save() error {
-	s.state.Images, s.state.Volumes = s.slots.Stored()
+	s.state.Record = s.devices.Record()
 	return s.store.write(s.store.path("state.json"), s.state)
 }
 
@@ -194,8 +197,9 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 		return fmt.Errorf("create sandbox %s: %w", c.ID, err)
 	}
 	fault.Point("sandbox.created")
-	s.scratch, s.cards, s.config, s.created = f.Scratch, f.Cards, c, true
-	s.slots.Init(c.VM)
+	s.config, s.created = c, true
+	s.devices.TakeFiles(f.Scratch, f.Cards)
+	s.devices.Slots.Init(c.VM)
 	s.emit(Event{Kind: SandboxCreated})
 	return nil
 }
@@ -223,12 +227,8 @@ func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 		return err // started again meanwhile
 	}
 	s.processes.clear()
-	if s.scratch != nil {
-		s.scratch.Close()
-		s.scratch = nil
-	}
-	s.closeCards()
 	s.deleted = true
+	s.logIf("close the scratch disk", s.devices.Close())
 	if err := s.store.remove(); err != nil {
 		return fmt.Errorf("delete %s: %w", s.subject(), err)
 	}
@@ -257,20 +257,7 @@ func (s *Sandbox) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeLogs()
-	if s.scratch != nil {
-		errs = append(errs, s.scratch.Close())
-		s.scratch = nil
-	}
-	s.closeCards()
-	return errors.Join(errs...)
-}
-
-// closeCards closes the taps; the caller holds mu.
-func (s *Sandbox) closeCards() {
-	for _, f := range s.cards {
-		closeQuietly(f)
-	}
-	s.cards = nil
+	return errors.Join(append(errs, s.devices.Close())...)
 }
 
 var errClosed = errors.New("the shim has closed the sandbox")
@@ -281,7 +268,7 @@ func (s *Sandbox) Status() Status {
 	defer s.mu.Unlock()
 	st := Status{
 		State: s.state.State, Config: s.config, Guest: s.state.Guest,
-		MemoryMiB: s.state.MemoryMiB, Phases: append([]Phase(nil), s.state.Phases...),
+		MemoryMiB: s.devices.Record().MemoryMiB, Phases: append([]Phase(nil), s.state.Phases...),
 		ExitReason: s.state.why(), CreatedAt: s.config.Created,
 		StartedAt: s.state.StartedAt, StoppedAt: s.state.StoppedAt, Processes: s.statuses(),
 	}

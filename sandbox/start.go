@@ -63,7 +63,7 @@ func (s *Sandbox) beginStart(interrupt context.CancelCauseFunc) (*boot, error) {
 	b := s.booting
 	if s.state.State == Stopped || b == nil {
 		b = s.boot()
-		s.slots.Init(s.config.VM)
+		s.devices.Slots.Init(s.config.VM)
 	}
 	s.interrupt = interrupt
 	return b, nil
@@ -86,16 +86,18 @@ func (s *Sandbox) awaitBoot(ctx context.Context, b *boot) (*liveVM, error) {
 	grown := make(chan error, 1)
 	ctx, done := m.Call(ctx, s.o.BootTimeout)
 	defer done()
-	go func() { grown <- s.phase("memory", func() error { return s.grow(ctx, m, s.config.MemoryMiB) }) }()
-	if err = s.addCards(ctx, m); err == nil {
+	go func() { grown <- s.phase("memory", func() error { return s.devices.Grow(ctx, m, s.config.MemoryMiB) }) }()
+	if len(s.config.Cards) > 0 {
+		err = s.phase("cards", func() error { return s.devices.AddCards(ctx, m) })
+	}
+	if err == nil {
 		err = s.phase("configure", func() error { return s.configure(ctx, m) })
 	}
 	s.mu.Lock()
-	scratch := s.scratch
-	mount := scratch != nil && (!s.o.Mounted || b != s.first)
+	mounted := s.o.Mounted && b == s.first
 	s.mu.Unlock()
-	if err == nil && mount {
-		err = s.phase(disks.Scratch, func() error { return s.slots.MountScratch(ctx, s.slotsOf(m), scratch) })
+	if err == nil && !mounted && s.devices.HasScratch() {
+		err = s.phase(disks.Scratch, func() error { return s.devices.MountScratch(ctx, m) })
 	}
 	err = errors.Join(err, <-grown)
 	fault.Point("sandbox.configured")
@@ -117,49 +119,8 @@ func (s *Sandbox) configure(ctx context.Context, m *liveVM) error {
 	return nil
 }
 
-// addCards attaches the cards of the pod's further interfaces. The agent waits for them when it is configured.
-func (s *Sandbox) addCards(ctx context.Context, m *liveVM) error {
-	if len(s.config.Cards) == 0 {
-		return nil
-	}
-	s.mu.Lock()
-	taps := s.cards
-	s.cards = nil
-	s.mu.Unlock()
-	for _, f := range taps {
-		defer f.Close()
-	}
-	if len(taps) == 0 {
-		return fmt.Errorf("%w: it cannot be restarted: the taps of its further interfaces belonged to its first VM", errdefs.ErrInvalidArgument)
-	}
-	return s.phase("cards", func() error { return m.VM.AddCards(ctx, taps) })
-}
-
 // sanitised cleans and shortens a name that the guest reports.
 func sanitised(name string) string { return strings.ToValidUTF8(name[:min(len(name), 128)], "?") }
-
-// grow grows the VM's memory to at least total MiB.
-func (s *Sandbox) grow(ctx context.Context, m *liveVM, total int) error {
-	s.mu.Lock()
-	have := s.state.MemoryMiB
-	s.mu.Unlock()
-	if total <= have {
-		return nil
-	}
-	reached, err := m.VM.Grow(ctx, total)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.vm == m && reached > 0 {
-		s.state.MemoryMiB = reached
-	}
-	if err == nil && reached < total {
-		err = fmt.Errorf("the guest accepted %d MiB of %d", reached, total)
-	}
-	if err != nil {
-		return fmt.Errorf("grow the memory: %w", err)
-	}
-	return nil
-}
 
 func (s *Sandbox) completeStart(m *liveVM) error {
 	s.mu.Lock()

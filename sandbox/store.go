@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/devices"
 )
 
 // stateVersion is the version of the files that only this package writes.
@@ -29,13 +30,7 @@ type sandboxState struct {
 	// it.
 	Starting bool               `json:"starting,omitempty"`
 	VM       *hypervisor.Record `json:"vm,omitempty"`
-	// Images are the ids of the images in the VM's disk slots.
-	Images map[int]string `json:"images,omitempty"`
-	// Volumes are the names of the block devices in the VM's disk slots.
-	Volumes map[int]string `json:"volumes,omitempty"`
-	// Cards reports that the VM has got its further cards since it runs, or some of them.
-	Cards       bool               `json:"cards,omitempty"`
-	MemoryMiB   int                `json:"memoryMiB,omitempty"`
+	devices.Record
 	Guest       agentv1.Configured `json:"guest"`
 	Phases      []Phase            `json:"phases,omitempty"`
 	ExitReason  string             `json:"exitReason,omitempty"`

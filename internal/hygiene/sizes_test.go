@@ -23,7 +23,7 @@ var (
 		"image":            2950,
 		"pod":              2650,
 		"pod/podapi":       3250,
-		"sandbox":          4260,
+		"sandbox":          4136,
 		"tools/bench/rows": 2550,
 	}
 	largeTypes = map[string]int{
@@ -31,7 +31,7 @@ var (
 		"engine.pod":             73,
 		"oci/convert.conversion": 55,
 		"pod/podapi.checker":     60,
-		"sandbox.Sandbox":        81,
+		"sandbox.Sandbox":        73,
 		"share/fsys.FS":          57,
 	}
 )
