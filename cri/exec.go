@@ -8,15 +8,20 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/process"
 )
 
 // ExecSync runs a command in a running container and returns its output. A missing or not executable command and a
-// non-zero exit code are an *engine.ExitError (127, 126). After timeout, if positive, the command is killed, and the
+// non-zero exit code are an *process.ExitError (127, 126). After timeout, if positive, the command is killed, and the
 // error has codes.DeadlineExceeded.
 func (s *Service) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error) {
-	return s.engine.ExecSync(ctx, id, cmd, timeout)
+	c, err := s.engine.Running(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.Output(ctx, cmd, timeout)
 }
 
 // ExecSyncClipped is ExecSync that returns only the first limit bytes of each stream, and discards the rest without an
@@ -24,15 +29,23 @@ func (s *Service) ExecSync(ctx context.Context, id string, cmd []string, timeout
 func (s *Service) ExecSyncClipped(
 	ctx context.Context, id string, cmd []string, timeout time.Duration, limit int,
 ) (stdout, stderr []byte, err error) {
-	return s.engine.ExecSyncClipped(ctx, id, cmd, timeout, limit)
+	c, err := s.engine.Running(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.Clipped(ctx, cmd, timeout, limit)
 }
 
-// Exec prepares a command in a running container and returns the URL of its streams, from engine.Stream.URL. The
-// command runs when a client connects; see engine.Engine.Exec.
+// Exec prepares a command in a running container and returns the URL of its streams, from link.Stream.URL. The
+// command runs when a client connects; see process.Container.
 func (s *Service) Exec(ctx context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
-	stream, err := s.engine.Exec(ctx, engine.ExecRequest{
-		Container: r.GetContainerId(), Command: r.GetCmd(), TTY: r.GetTty(),
-		Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr(),
+	c, err := s.engine.Running(r.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	stream, err := c.Exec(ctx, process.Request{
+		Command: r.GetCmd(), TTY: r.GetTty(),
+		Streams: process.Streams{Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr()},
 	})
 	if err != nil {
 		return nil, err
@@ -42,9 +55,11 @@ func (s *Service) Exec(ctx context.Context, r *runtimeapi.ExecRequest) (*runtime
 
 // Attach returns the URL of a running container's streams; see Exec.
 func (s *Service) Attach(ctx context.Context, r *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
-	stream, err := s.engine.Attach(ctx, engine.AttachRequest{
-		Container: r.GetContainerId(), Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr() && !r.GetTty(),
-	})
+	c, err := s.engine.Running(r.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	stream, err := c.Attach(ctx, process.Streams{Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr() && !r.GetTty()})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +80,7 @@ func (s *Service) PortForward(ctx context.Context, r *runtimeapi.PortForwardRequ
 	if err != nil {
 		return nil, err
 	}
-	u := url.URL{Scheme: engine.Scheme}
+	u := url.URL{Scheme: link.Scheme}
 	query := url.Values{}
 	for _, port := range r.GetPort() {
 		stream, err := s.engine.PortForward(ctx, p.ID, int(port))

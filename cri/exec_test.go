@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
-	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 )
 
@@ -29,7 +29,7 @@ func TestPortForward(t *testing.T) {
 		t.Fatal(err)
 	}
 	u, err := url.Parse(res.GetUrl())
-	if err != nil || u.Scheme != engine.Scheme || u.Path == "" {
+	if err != nil || u.Scheme != link.Scheme || u.Path == "" {
 		t.Fatalf("URL %q: %v", res.GetUrl(), err)
 	}
 	want := url.Values{"port": {"443", "80", "443"}, "token": {"token-443", "token-80", "token-443"}}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/kinds"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
@@ -143,7 +144,7 @@ func wait(t *testing.T, events chan *runtimeapi.ContainerEventResponse, id strin
 // warm keeps parents for pods of a size, so that later pods are forked.
 func (s *service) warm(ctx context.Context, t *testing.T, memory int) {
 	t.Helper()
-	if err := s.e.Warm(ctx, engine.TemplateRequest{MemoryMiB: memory}); err != nil {
+	if err := s.e.Kinds().Warm(ctx, kinds.Request{MemoryMiB: memory}); err != nil {
 		t.Fatal(err)
 	}
 }

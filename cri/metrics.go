@@ -9,6 +9,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/usage"
 )
 
 // metricLabels are the labels of every metric, in the order of their values; they are cAdvisor's.
@@ -24,7 +25,7 @@ const (
 type metric struct {
 	name, help string
 	kind       runtimeapi.MetricType
-	of         func(*engine.Container, *engine.ContainerUsage) uint64
+	of         func(*engine.Container, *usage.Container) uint64
 	label      [2]string // an additional label and its value
 }
 
@@ -36,23 +37,23 @@ const (
 // containerMetrics are the metrics of a running container. Metrics with the same name are adjacent.
 var containerMetrics = []metric{
 	{name: "container_cpu_usage_seconds_total", help: "CPU time used, in seconds.", kind: counter,
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return uint64(u.CPU() / time.Second) }},
+		of: func(_ *engine.Container, u *usage.Container) uint64 { return uint64(u.CPU() / time.Second) }},
 	{name: "container_memory_usage_bytes", help: "Memory used, caches included, in bytes.", kind: gauge,
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.MemoryBytes }},
+		of: func(_ *engine.Container, u *usage.Container) uint64 { return u.MemoryBytes }},
 	{name: "container_memory_working_set_bytes", help: "Memory that cannot be had back easily, in bytes.", kind: gauge,
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.WorkingSet }},
+		of: func(_ *engine.Container, u *usage.Container) uint64 { return u.WorkingSet }},
 	{name: "container_memory_rss", help: "Memory of no file, in bytes.", kind: gauge,
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.RSS }},
+		of: func(_ *engine.Container, u *usage.Container) uint64 { return u.RSS }},
 	{name: "container_memory_failures_total", help: "Page faults.", kind: counter, label: [2]string{failureLabel, "pgfault"},
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.PageFaults }},
+		of: func(_ *engine.Container, u *usage.Container) uint64 { return u.PageFaults }},
 	{name: "container_memory_failures_total", help: "Page faults.", kind: counter, label: [2]string{failureLabel, "pgmajfault"},
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.MajPageFaults }},
+		of: func(_ *engine.Container, u *usage.Container) uint64 { return u.MajPageFaults }},
 	{name: "container_fs_usage_bytes", help: "Bytes of the writable layer.", kind: gauge,
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.RootfsBytes }},
+		of: func(_ *engine.Container, u *usage.Container) uint64 { return u.RootfsBytes }},
 	{name: "container_processes", help: "Processes and threads.", kind: gauge,
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.Pids }},
+		of: func(_ *engine.Container, u *usage.Container) uint64 { return u.Pids }},
 	{name: "container_start_time_seconds", help: "Start time, in seconds since 1970.", kind: gauge,
-		of: func(c *engine.Container, _ *engine.ContainerUsage) uint64 { return uint64(max(c.Started.Unix(), 0)) }},
+		of: func(c *engine.Container, _ *usage.Container) uint64 { return uint64(max(c.Started.Unix(), 0)) }},
 }
 
 // podMetric is a metric of a pod's network interface.
@@ -90,7 +91,7 @@ func (s *Service) ListMetricDescriptors(context.Context) ([]*runtimeapi.MetricDe
 // answer.
 func (s *Service) ListPodSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodSandboxMetrics, error) {
 	pods := s.all()
-	usages := s.engine.Usages(ctx, ids(pods))
+	usages := usagesOf(ctx, s, pods)
 	var out []*runtimeapi.PodSandboxMetrics
 	for _, p := range pods {
 		if u := usages[p.ID]; u != nil {
@@ -100,7 +101,7 @@ func (s *Service) ListPodSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodS
 	return out, ctx.Err()
 }
 
-func (r *records) metricsOf(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxMetrics {
+func (r *records) metricsOf(p *engine.Pod, u *usage.Usage) *runtimeapi.PodSandboxMetrics {
 	meta := r.podOf(p).config.GetMetadata()
 	out := &runtimeapi.PodSandboxMetrics{PodSandboxId: p.ID}
 	cards := u.Cards

@@ -33,7 +33,7 @@ func (s *Service) Version(context.Context, string) (*runtimeapi.VersionResponse,
 func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
 	net := &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: true}
 	info := map[string]string{}
-	if kind, reason, err := s.engine.Network(ctx); err != nil {
+	if kind, reason, err := s.engine.Kinds().DefaultNetwork(ctx); err != nil {
 		net.Status, net.Reason, net.Message = false, "NetworkPluginNotReady", err.Error()
 	} else {
 		info["network"], info["networkNote"] = string(kind), reason
@@ -48,7 +48,7 @@ func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusR
 	if !verbose {
 		return res, nil
 	}
-	accel, note, err := s.engine.Accel(ctx)
+	accel, note, err := s.engine.Kinds().Accel(ctx)
 	if err != nil {
 		note = err.Error()
 	}

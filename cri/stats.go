@@ -13,6 +13,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/usage"
 )
 
 // ContainerStats returns a running container's statistics.
@@ -25,7 +26,11 @@ func (s *Service) ContainerStats(ctx context.Context, id string) (*runtimeapi.Co
 	if err != nil {
 		return nil, err
 	}
-	u, err := s.engine.Usage(ctx, c.PodID)
+	m, err := s.engine.Meter(c.PodID)
+	if err != nil {
+		return nil, err
+	}
+	u, err := m.Usage(ctx)
 	if err != nil {
 		return nil, failure.Wrap(err, "stats of container %s", c.Name)
 	}
@@ -43,7 +48,7 @@ func (s *Service) ListContainerStats(
 	ctx context.Context, filter *runtimeapi.ContainerStatsFilter,
 ) ([]*runtimeapi.ContainerStats, error) {
 	pods := slices.DeleteFunc(s.all(), func(p engine.Pod) bool { return !strings.HasPrefix(p.ID, filter.GetPodSandboxId()) })
-	usages := s.engine.Usages(ctx, ids(pods))
+	usages := usagesOf(ctx, s, pods)
 	var out []*runtimeapi.ContainerStats
 	for _, p := range pods {
 		for _, st := range s.records.containerStats(&p, usages[p.ID], s.engine.Dir(p.ID)) {
@@ -61,7 +66,11 @@ func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.P
 	if err != nil {
 		return nil, err
 	}
-	u, err := s.engine.Usage(ctx, p.ID)
+	m, err := s.engine.Meter(p.ID)
+	if err != nil {
+		return nil, err
+	}
+	u, err := m.Usage(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +113,7 @@ func (s *Service) PodUsages(ctx context.Context, filter *runtimeapi.PodSandboxSt
 	pods := slices.DeleteFunc(s.all(), func(p engine.Pod) bool {
 		return !strings.HasPrefix(p.ID, filter.GetId()) || !matches(filter.GetLabelSelector(), s.records.podOf(&p).config.GetLabels())
 	})
-	usages := s.engine.Usages(ctx, ids(pods))
+	usages := usagesOf(ctx, s, pods)
 	var out []PodUsage
 	for _, p := range pods {
 		u, answered := usages[p.ID]
@@ -120,17 +129,20 @@ func (s *Service) PodUsages(ctx context.Context, filter *runtimeapi.PodSandboxSt
 	return out, ctx.Err()
 }
 
-func ids(pods []engine.Pod) []string {
-	out := make([]string, 0, len(pods))
+// usagesOf returns the usage of those of the pods that answer.
+func usagesOf(ctx context.Context, s *Service, pods []engine.Pod) map[string]*usage.Usage {
+	var meters []usage.Meter
 	for _, p := range pods {
-		out = append(out, p.ID)
+		if m, err := s.engine.Meter(p.ID); err == nil { // else it was removed
+			meters = append(meters, m)
+		}
 	}
-	return out
+	return usage.All(ctx, meters, s.log)
 }
 
 // containerStats returns the statistics of a pod's running containers, none for a paused or stopped pod. dir is
 // the directory of their writable layers.
-func (r *records) containerStats(p *engine.Pod, u *engine.Usage, dir string) []*runtimeapi.ContainerStats {
+func (r *records) containerStats(p *engine.Pod, u *usage.Usage, dir string) []*runtimeapi.ContainerStats {
 	if u == nil {
 		return nil
 	}
@@ -163,7 +175,7 @@ func (r *records) attributes(c *engine.Container) *runtimeapi.ContainerStats {
 	}}
 }
 
-func (r *records) sum(p *engine.Pod, u *engine.Usage, dir string) *runtimeapi.PodSandboxStats {
+func (r *records) sum(p *engine.Pod, u *usage.Usage, dir string) *runtimeapi.PodSandboxStats {
 	st, now, all := r.podStatus(p), time.Now().UnixNano(), r.containerStats(p, u, dir)
 	var cpu, working, usage, rss, pids uint64
 	for _, c := range all {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/process"
 	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
@@ -61,7 +61,7 @@ func TestPod(t *testing.T) {
 		began := time.Now()
 		words := []string{"sh", "-c", "echo one; echo two >&2; exit 3"}
 		stdout, stderr, err := s.ExecSync(ctx, main[:10], words, testdeadline.For(20*time.Second))
-		var exit *engine.ExitError
+		var exit *process.ExitError
 		if !errors.As(err, &exit) || exit.ExitStatus() != 3 || string(stdout) != "one\n" || string(stderr) != "two\n" {
 			t.Errorf("exec: %q, %q, %v", stdout, stderr, err)
 		}

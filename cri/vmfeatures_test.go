@@ -21,7 +21,7 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
-	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/process"
 	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
@@ -98,7 +98,7 @@ func TestFeatures(t *testing.T) {
 
 	yes := []string{"sh", "-c", "yes | head -c 1000000; echo oops >&2; exit 3"}
 	out, errOut, err := s.ExecSyncClipped(ctx, ids["shell"], yes, testdeadline.For(20*time.Second), 3)
-	if exit, ok := errors.AsType[*engine.ExitError](err); !ok || exit.Code != 3 || string(out) != "y\ny" || string(errOut) != "oop" {
+	if exit, ok := errors.AsType[*process.ExitError](err); !ok || exit.Code != 3 || string(out) != "y\ny" || string(errOut) != "oop" {
 		t.Errorf("clipped output: %q %q %v", out, errOut, err)
 	}
 
@@ -230,22 +230,26 @@ func TestFeatures(t *testing.T) {
 			return st.Linux.Memory.WorkingSetBytes.Value
 		}
 		guest := word()
-		host, known := s.e.HeldMemory(pod)
-		if _, counts := s.e.HeldMemory("none"); !known || counts || host < 8<<20 {
-			t.Fatalf("the host counts %d, %t, and %t for a missing pod", host, known, counts)
+		meter, err := s.e.Meter(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		host, known := meter.HeldMemory()
+		if !known || host < 8<<20 {
+			t.Fatalf("the host counts %d, %t", host, known)
 		}
 		t.Logf("the guest reports %d MiB, the host %d", guest>>20, host>>20)
 		fill := []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero >/big && sync", written)}
 		if out, errOut, err := s.ExecSync(ctx, ids["shell"], fill, testdeadline.For(60*time.Second)); err != nil {
 			t.Fatalf("%q %q %v", out, errOut, err)
 		}
-		after, _ := s.e.HeldMemory(pod)
+		after, _ := meter.HeldMemory()
 		now := word()
 		t.Logf("then the guest reports %d MiB, the host %d", now>>20, after>>20)
 		if now > guest+written/4 || after < host+written*3/4 {
 			t.Errorf("the guest reported %d and now %d, the host %d and %d", guest, now, host, after)
 		}
-		if disk := s.e.HeldDisk(pod); disk < written || s.e.HeldDisk("none") != 0 {
+		if disk := meter.HeldDisk(); disk < written {
 			t.Errorf("the host counts %d bytes of %d written ones", disk, written)
 		}
 	})

@@ -40,8 +40,8 @@ func TestPlanFails(t *testing.T) {
 		{name: "no accelerator", accel: errInjected, want: codes.Unknown},
 	} {
 		e := reapEngine(t, &scriptedShims{})
-		e.vms = anyVMs{accel: tc.accel}
-		e.networks = networks.New(func(network.Kind) (network.Provider, error) { return network.None{}, tc.network })
+		e.kinds.VMs = anyVMs{accel: tc.accel}
+		e.kinds.Networks = networks.New(func(network.Kind) (network.Provider, error) { return network.None{}, tc.network })
 		if p, err := e.plan(t.Context(), tc.r); codeOf(err) != tc.want || (p == nil) != (err != nil) {
 			t.Errorf("%s: %v", tc.name, err)
 		}

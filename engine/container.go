@@ -14,13 +14,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/bundle"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/process"
 	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 )
-
-// killWait bounds the wait for processes after SIGKILL.
-const killWait = 20 * time.Second
 
 // StartContainer starts a created container. If the command cannot be run, the container has ended with code 126 or
 // 127, and the error says why.
@@ -135,9 +133,9 @@ func (c *container) stop(ctx context.Context, grace time.Duration) error {
 			return err
 		}
 	}
-	ended, err := c.signal(ctx, shim, uint32(unix.SIGKILL), true, killWait)
+	ended, err := c.signal(ctx, shim, uint32(unix.SIGKILL), true, process.KillWait)
 	if err == nil && !ended {
-		err = failure.New(context.DeadlineExceeded, "it did not end within %v of SIGKILL", killWait)
+		err = failure.New(context.DeadlineExceeded, "it did not end within %v of SIGKILL", process.KillWait)
 	}
 	return err
 }
@@ -145,7 +143,7 @@ func (c *container) stop(ctx context.Context, grace time.Duration) error {
 // signal sends a signal and reports whether the container ended within wait. If so, the exit is stored.
 func (c *container) signal(ctx context.Context, shim *link.Conn, sig uint32, all bool, wait time.Duration) (bool, error) {
 	callCtx, cancel := context.WithTimeout(ctx, link.CallTimeout)
-	err := kill(callCtx, shim, c.ID, sig, all)
+	err := process.Kill(callCtx, shim, c.ID, sig, all)
 	cancel()
 	if err != nil && !failure.NotFound(err) && grpccode.Of(err) != codes.FailedPrecondition {
 		return false, err
@@ -163,25 +161,6 @@ func (c *container) signal(ctx context.Context, shim *link.Conn, sig uint32, all
 		return false, err
 	}
 	return true, c.pod.reconcile(ctx, shim)
-}
-
-// SignalContainer sends a signal to the first process of a running container.
-func (e *Engine) SignalContainer(ctx context.Context, id string, signal int) error {
-	c, shim, err := e.running(id)
-	if err != nil {
-		return err
-	}
-	if signal < 1 || signal > 64 {
-		return failure.Invalid("signal %d to container %s: signals are from 1 to 64", signal, c.Name)
-	}
-	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
-	defer cancel()
-	return failure.Wrap(kill(ctx, shim, c.ID, uint32(signal), false), "signal %d to container %s", signal, c.Name)
-}
-
-func kill(ctx context.Context, c *link.Conn, id string, sig uint32, all bool) error {
-	_, err := c.Task.Kill(ctx, &taskv3.KillRequest{ID: id, Signal: sig, All: all})
-	return err
 }
 
 func waitTask(ctx context.Context, c *link.Conn, id string) error {
@@ -207,7 +186,7 @@ func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
 		return err
 	}
 	_, err = e.do(ctx, "remove "+c.ID, func(ctx context.Context) (string, error) {
-		ctx, cancel := context.WithTimeout(ctx, link.CallTimeout+killWait)
+		ctx, cancel := context.WithTimeout(ctx, link.CallTimeout+process.KillWait)
 		defer cancel()
 		return "", failure.Wrap(c.remove(ctx), "remove container %s", c.Name)
 	})

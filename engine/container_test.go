@@ -184,7 +184,11 @@ func TestSignalContainer(t *testing.T) {
 			t.Parallel()
 			s := &scripted{errs: tc.errs}
 			c := scriptedPod(t, s, or(tc.state, ContainerRunning))
-			if err := c.pod.e.SignalContainer(t.Context(), c.ID, tc.signal); codeOf(err) != tc.want {
+			running, err := c.pod.e.Running(c.ID)
+			if err == nil {
+				err = running.Signal(t.Context(), tc.signal)
+			}
+			if codeOf(err) != tc.want {
 				t.Errorf("%v", err)
 			}
 			s.same(t, tc.calls...)
@@ -355,18 +359,15 @@ func TestNoContainer(t *testing.T) {
 	e := bareEngine(t)
 	ctx := t.Context()
 	for name, do := range map[string]func(id string) error{
-		"start":  func(id string) error { return e.StartContainer(ctx, id) },
-		"stop":   func(id string) error { return e.StopContainer(ctx, id, 0) },
-		"remove": func(id string) error { return e.RemoveContainer(ctx, id) },
-		"signal": func(id string) error { return e.SignalContainer(ctx, id, 9) },
-		"reopen": func(id string) error { return e.ReopenLog(ctx, id) },
-		"update": func(id string) error { return e.UpdateContainer(ctx, id, nil, nil) },
-		"exec":   func(id string) error { _, _, err := e.ExecSync(ctx, id, nil, 0); return err },
-		"stream": func(id string) error { _, err := e.Exec(ctx, ExecRequest{Container: id}); return err },
-		"attach": func(id string) error { _, err := e.Attach(ctx, AttachRequest{Container: id}); return err },
-		"copy":   func(id string) error { _, err := e.Copy(ctx, CopyRequest{ContainerID: id}); return err },
-		"look":   func(id string) error { _, err := e.Container(id); return err },
-		"record": func(id string) error { return e.SetContainerRecord(id, nil) },
+		"start":   func(id string) error { return e.StartContainer(ctx, id) },
+		"stop":    func(id string) error { return e.StopContainer(ctx, id, 0) },
+		"remove":  func(id string) error { return e.RemoveContainer(ctx, id) },
+		"running": func(id string) error { _, err := e.Running(id); return err },
+		"reopen":  func(id string) error { return e.ReopenLog(ctx, id) },
+		"update":  func(id string) error { return e.UpdateContainer(ctx, id, nil, nil) },
+		"copy":    func(id string) error { _, err := e.Copy(ctx, CopyRequest{ContainerID: id}); return err },
+		"look":    func(id string) error { _, err := e.Container(id); return err },
+		"record":  func(id string) error { return e.SetContainerRecord(id, nil) },
 	} {
 		want := codes.NotFound
 		if name == "stop" || name == "remove" {

@@ -37,6 +37,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/kinds"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/named"
@@ -100,7 +101,7 @@ type Options struct {
 	VMs    vms.Source
 	Groups *group.Groups
 	// Parents forks VMs. If it and VMs are nil, the engine opens both.
-	Parents Parents
+	Parents kinds.Parents
 	// Warm is the path of bulkhead-warm.so. If empty, the engine finds it beside the executable.
 	Warm string
 	// CNI locates the node's network plugins. With it, pods that choose no network get a CNI network. The engine
@@ -129,16 +130,12 @@ type Engine struct {
 	log      *slog.Logger
 	store    *store.Store
 	shims    link.Shims
-	vms      vms.Source
-	parents  Parents
+	kinds    kinds.Kinds
 	images   *image.Store
 	paths    hostpath.Dirs
 	named    *named.Store
 	disks    disks.Disks
-	host     sizing.Host
-	defaults sizing.Defaults
 	groups   *group.Groups
-	networks *networks.Networks
 	unwinder *unwind.Unwinder
 	missing  error        // the kernel lacks these walls around VMs
 	unlock   func() error // releases the locks of lock
@@ -193,17 +190,20 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, errors.Join(err, unlock(), o.VMs.Close())
 	}
 	e := &Engine{
-		o: o, log: o.Logger, store: st, shims: o.Shims, vms: o.VMs, parents: o.Parents, images: o.Images, paths: o.HostPaths,
-		disks: disks.Disks{Store: st, Maker: scratch.Maker{Templates: o.Roots.Templates()}}, host: hostOf(), groups: o.Groups,
-		named: named.In(o.Roots.Data), networks: o.networks, missing: confine.Landlock(), unlock: unlock,
+		o: o, log: o.Logger, store: st, shims: o.Shims, images: o.Images, paths: o.HostPaths,
+		disks: disks.Disks{Store: st, Maker: scratch.Maker{Templates: o.Roots.Templates()}}, groups: o.Groups,
+		named: named.In(o.Roots.Data), missing: confine.Landlock(), unlock: unlock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 		pods:  map[string]*pod{}, working: map[string]bool{},
 	}
+	e.kinds = kinds.Kinds{
+		VMs: o.VMs, Parents: o.Parents, Networks: o.networks, Network: o.defaultNetwork(), Guest: o.Guest, Host: hostOf(),
+	}
+	e.kinds.Defaults = sizing.DefaultsFor(e.kinds.Host, o.DefaultMemory, o.DefaultVCPUs)
 	e.unwinder = &unwind.Unwinder{
-		Store: st, Shims: e.shims, VMs: e.vms, Images: e.images, Networks: e.networks, Disks: e.disks, Users: o.Users, Log: e.log,
+		Store: st, Shims: e.shims, VMs: o.VMs, Images: e.images, Networks: o.networks, Disks: e.disks, Users: o.Users, Log: e.log,
 		Acquire: e.acquire,
 	}
-	e.defaults = sizing.DefaultsFor(e.host, o.DefaultMemory, o.DefaultVCPUs)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.watches.Spawn, e.watches.Match = e.spawn, volumes.Replaced
 	if e.found, err = e.Reap(ctx); err != nil {
@@ -406,8 +406,8 @@ func (e *Engine) Images() *image.Store { return e.images }
 // Volumes returns the store of named volumes, which all instances share.
 func (e *Engine) Volumes() *named.Store { return e.named }
 
-// Guest returns the guest bundle of the VMs.
-func (e *Engine) Guest() guest.Bundle { return e.o.Guest }
+// Kinds returns the kinds of VMs, with their templates and parents.
+func (e *Engine) Kinds() *kinds.Kinds { return &e.kinds }
 
 // HostPaths returns the directories for clients' paths.
 func (e *Engine) HostPaths() hostpath.Dirs { return e.paths }
@@ -428,8 +428,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.wg.Wait()
 	ctx = context.WithoutCancel(ctx)
 	var err error
-	if e.parents != nil {
-		err = errors.Join(err, e.parents.Close())
+	if e.kinds.Parents != nil {
+		err = errors.Join(err, e.kinds.Parents.Close())
 	}
 	e.mu.Lock()
 	pods := slices.Collect(maps.Values(e.pods))
@@ -443,10 +443,10 @@ func (e *Engine) Close(ctx context.Context) error {
 	live, liveErr := e.livePods()
 	err = errors.Join(err, liveErr)
 	if !live {
-		err = errors.Join(err, e.networks.Release(ctx))
+		err = errors.Join(err, e.kinds.Networks.Release(ctx))
 	}
-	e.networks.Close()
-	err = errors.Join(err, e.vms.Close(), e.unlock())
+	e.kinds.Networks.Close()
+	err = errors.Join(err, e.kinds.VMs.Close(), e.unlock())
 	if err != nil {
 		return fmt.Errorf("close the engine: %w", err)
 	}

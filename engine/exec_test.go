@@ -54,12 +54,12 @@ func TestExecTimeout(t *testing.T) {
 		})
 	}
 
-	if _, _, err := e.ExecSync(t.Context(), c, []string{"sleep", "1000"}, limit); grpccode.Of(err) != codes.DeadlineExceeded {
+	if _, _, err := output(t.Context(), e, c, []string{"sleep", "1000"}, limit); grpccode.Of(err) != codes.DeadlineExceeded {
 		t.Errorf("a command that runs on: %v", err)
 	}
 	begin := w.Block("StartExec")
 	time.AfterFunc(4*limit, func() { close(started); begin() })
-	if _, _, err := e.ExecSync(t.Context(), c, []string{"true"}, limit); err != nil {
+	if _, _, err := output(t.Context(), e, c, []string{"true"}, limit); err != nil {
 		t.Errorf("a command that was late to start: %v", err)
 	}
 }

@@ -20,28 +20,9 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/bundle"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/process"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
-
-func TestExecOutputs(t *testing.T) {
-	t.Parallel()
-	b := &bounded{}
-	if n, err := b.Write(make([]byte, maxOutput)); n != maxOutput || err != nil {
-		t.Errorf("all that is allowed: %d, %v", n, err)
-	}
-	if n, err := b.Write([]byte{0}); n != 0 || !errors.Is(err, ErrOutput) || b.Len() != maxOutput {
-		t.Errorf("a byte more: %d, %v", n, err)
-	}
-	c := &clipped{limit: 5}
-	for _, text := range []string{"abc", "def", "ghi"} {
-		if n, err := c.Write([]byte(text)); n != 3 || err != nil {
-			t.Errorf("%s: %d, %v", text, n, err)
-		}
-	}
-	if c.String() != "abcde" {
-		t.Errorf("kept %q", c)
-	}
-}
 
 // TestExecEnd checks that a process that cannot be deleted is killed first, and that a failure is logged.
 func TestExecEnd(t *testing.T) {
@@ -65,14 +46,25 @@ func TestExecEnd(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+			if tc.errs == nil {
+				tc.errs = errs{}
+			}
+			tc.errs["Open"] = []error{errInjected}
 			s := &scripted{errs: tc.errs}
 			c := scriptedPod(t, s, ContainerRunning)
 			var log bytes.Buffer
 			c.pod.e.log = slog.New(slog.NewTextHandler(&log, nil))
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel() // the caller has given up
-			(&execution{c: c, shim: c.pod.conn, id: "x"}).cleanUp(ctx)
-			s.same(t, tc.calls...)
+			served(t, c, s, "", 0)
+			running, err := c.pod.e.Running(c.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := running.Exec(ctx, process.Request{Command: []string{"x"}, Streams: process.Streams{Stdin: true}}); err == nil {
+				t.Error("no error")
+			}
+			s.same(t, append([]string{"Exec", "Open"}, tc.calls...)...)
 			if (log.Len() > 0) != tc.warns {
 				t.Errorf("log: %s", &log)
 			}
@@ -171,13 +163,15 @@ func TestExecSync(t *testing.T) {
 				s.token = tc.token
 			}
 			var out, errOut []byte
-			var err error
-			if tc.limit > 0 {
-				out, errOut, err = c.pod.e.ExecSyncClipped(t.Context(), c.ID, []string{"x"}, tc.wait, tc.limit)
-			} else {
-				out, errOut, err = c.pod.e.ExecSync(t.Context(), c.ID, []string{"x"}, tc.wait)
+			running, err := c.pod.e.Running(c.ID)
+			switch {
+			case err != nil:
+			case tc.limit > 0:
+				out, errOut, err = running.Clipped(t.Context(), []string{"x"}, tc.wait, tc.limit)
+			default:
+				out, errOut, err = running.Output(t.Context(), []string{"x"}, tc.wait)
 			}
-			var exited *ExitError
+			var exited *process.ExitError
 			if errors.As(err, &exited) != (tc.code != 0) || exited != nil && exited.ExitStatus() != tc.code {
 				t.Errorf("%v", err)
 			}
@@ -199,7 +193,11 @@ func TestExecGone(t *testing.T) {
 	s := &scripted{on: map[string]func(){"Start": cancel}}
 	c := scriptedPod(t, s, ContainerRunning)
 	served(t, c, s, "", -1)
-	if _, _, err := c.pod.e.ExecSync(ctx, c.ID, []string{"x"}, 0); codeOf(err) != codes.Canceled {
+	running, err := c.pod.e.Running(c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := running.Output(ctx, []string{"x"}, 0); codeOf(err) != codes.Canceled {
 		t.Errorf("%v", err)
 	}
 	s.same(t, "Exec", "Open", "Start", "Delete")
@@ -209,28 +207,30 @@ func TestExecGone(t *testing.T) {
 // streams is deleted.
 func TestExecStream(t *testing.T) {
 	t.Parallel()
+	type streams = process.Streams
 	for _, tc := range []struct {
 		name  string
-		r     ExecRequest
+		tty   bool
+		in    streams
 		state State
 		errs  errs
 		code  codes.Code
 		want  []bool // stdin, stdout, stderr
 		calls []string
 	}{
-		{name: "all", r: ExecRequest{Stdin: true, Stdout: true, Stderr: true}, want: []bool{true, true, true}, calls: []string{"Exec", "Open"}},
-		{name: "stdin", r: ExecRequest{Stdin: true}, want: []bool{true, false, false}, calls: []string{"Exec", "Open"}},
-		{name: "stdout", r: ExecRequest{Stdout: true}, want: []bool{false, true, false}, calls: []string{"Exec", "Open"}},
-		{name: "stderr", r: ExecRequest{Stderr: true}, want: []bool{false, false, true}, calls: []string{"Exec", "Open"}},
+		{name: "all", in: streams{Stdin: true, Stdout: true, Stderr: true}, want: []bool{true, true, true}, calls: []string{"Exec", "Open"}},
+		{name: "stdin", in: streams{Stdin: true}, want: []bool{true, false, false}, calls: []string{"Exec", "Open"}},
+		{name: "stdout", in: streams{Stdout: true}, want: []bool{false, true, false}, calls: []string{"Exec", "Open"}},
+		{name: "stderr", in: streams{Stderr: true}, want: []bool{false, false, true}, calls: []string{"Exec", "Open"}},
 		{
-			name: "a terminal", r: ExecRequest{TTY: true, Stdout: true, Stderr: true},
+			name: "a terminal", tty: true, in: streams{Stdout: true, Stderr: true},
 			want: []bool{false, true, false}, calls: []string{"Exec", "Open"},
 		},
 		{name: "none", code: codes.InvalidArgument},
-		{name: "does not run", r: ExecRequest{Stdin: true}, state: ContainerCreated, code: codes.FailedPrecondition},
-		{name: "is refused", r: ExecRequest{Stdin: true}, errs: errs{"Exec": {errInjected}}, code: codes.Unknown, calls: []string{"Exec"}},
+		{name: "does not run", in: streams{Stdin: true}, state: ContainerCreated, code: codes.FailedPrecondition},
+		{name: "is refused", in: streams{Stdin: true}, errs: errs{"Exec": {errInjected}}, code: codes.Unknown, calls: []string{"Exec"}},
 		{
-			name: "has no streams", r: ExecRequest{Stdin: true}, errs: errs{"Open": {errInjected}}, code: codes.Unknown,
+			name: "has no streams", in: streams{Stdin: true}, errs: errs{"Open": {errInjected}}, code: codes.Unknown,
 			want: []bool{true, false, false}, calls: []string{"Exec", "Open", "Delete"},
 		},
 	} {
@@ -240,8 +240,11 @@ func TestExecStream(t *testing.T) {
 			s := &scripted{errs: tc.errs, opened: func(r *shimv1.OpenRequest) { got = []bool{r.Stdin, r.Stdout, r.Stderr} }}
 			c := scriptedPod(t, s, or(tc.state, ContainerRunning))
 			served(t, c, s, "", 0)
-			tc.r.Container, tc.r.Command = c.ID, []string{"x"}
-			at, err := c.pod.e.Exec(t.Context(), tc.r)
+			var at Stream
+			running, err := c.pod.e.Running(c.ID)
+			if err == nil {
+				at, err = running.Exec(t.Context(), process.Request{Command: []string{"x"}, TTY: tc.tty, Streams: tc.in})
+			}
 			if codeOf(err) != tc.code || (at.Token != "") != (err == nil) || !slices.Equal(got, tc.want) {
 				t.Errorf("opened %v: %+v, %v", got, at, err)
 			}
@@ -256,20 +259,17 @@ func TestExecWithoutBundle(t *testing.T) {
 	t.Parallel()
 	s := &scripted{}
 	c := scriptedPod(t, s, ContainerRunning)
-	_, err := c.pod.e.Exec(t.Context(), ExecRequest{Container: c.ID, Command: []string{"x"}, Stdin: true})
+	running, err := c.pod.e.Running(c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = running.Exec(t.Context(), process.Request{Command: []string{"x"}, Streams: process.Streams{Stdin: true}})
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 	served(t, c, s, "", 0)
-	if _, err := c.pod.e.Exec(t.Context(), ExecRequest{Container: c.ID, Stdin: true}); err == nil {
+	if _, err := running.Exec(t.Context(), process.Request{Streams: process.Streams{Stdin: true}}); err == nil {
 		t.Error("no command")
 	}
 	s.same(t)
-}
-func TestAlone(t *testing.T) {
-	for given, want := range map[string]string{"": "own", "bob": "own", "bob:": "own", "bob:extra": "bob:extra:strict", ":7": ":7:strict"} {
-		if got := alone(given, "own"); got != want {
-			t.Errorf("%q: %q, want %q", given, got, want)
-		}
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -195,22 +194,6 @@ func (e *Engine) Dir(id string) string { return e.store.Dir(id) }
 
 // StateDir returns the directory with the sockets of a pod's shim (package shim/layout).
 func (e *Engine) StateDir(id string) string { return e.store.StateDir(id) }
-
-// Network returns the kind of network for pods that choose none, with a note if a better kind is unavailable. Its
-// error says why pods cannot be attached now.
-func (e *Engine) Network(ctx context.Context) (kind network.Kind, note string, err error) {
-	p, err := e.networks.Get(e.o.defaultNetwork())
-	if err != nil {
-		return "", "", err
-	}
-	kind, note = p.Kind()
-	return kind, note, p.Status(ctx)
-}
-
-// Accel returns the accelerator for pods that choose none, with a note if a better one is unavailable.
-func (e *Engine) Accel(ctx context.Context) (accel hypervisor.Accel, note string, err error) {
-	return e.vms.Accel(ctx, hypervisor.Auto)
-}
 
 func portsOf(r *store.Pod) []Port {
 	var out []Port

@@ -3,40 +3,23 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/engine/disks"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/parents"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/network"
-	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
-
-// Parents forks parents. The engine uses *parents.Parents; tests have fakes.
-type Parents interface {
-	Fork(ctx context.Context, key parents.Key, c parents.Child) (hypervisor.Record, error)
-	// Want announces starts of pods with a key.
-	Want(key parents.Key)
-	// Ready waits until a parent for the key can be forked.
-	Ready(ctx context.Context, key parents.Key) error
-	// Failed reports that a fork made at forked did not come up although a clone did.
-	Failed(key parents.Key, forked time.Time)
-	Close() error
-}
 
 // completeVMs opens the templates and the parents.
 func (o *Options) completeVMs() error {
@@ -80,23 +63,10 @@ func (o *Options) rehearsalNetwork(_ context.Context, m hypervisor.VMConfig) (*a
 	return guestNetwork(store.NewID(), network.Attachment{Guest: p.Example()}), nil
 }
 
-// Warm prepares a parent for VMs of a kind and a tenant, and returns when it can be forked. Without Warm, the
-// engine prepares one some time after the first such start.
-func (e *Engine) Warm(ctx context.Context, r TemplateRequest) error {
-	m, err := e.vmConfigOf(ctx, r)
-	if err == nil && e.parents == nil {
-		err = parents.ErrNone
-	}
-	if err == nil {
-		err = e.parents.Ready(ctx, parents.Key{VM: m, Tenant: r.Tenant})
-	}
-	return failure.Wrap(err, "prepare a parent")
-}
-
 // whyNoFork returns why the pod must not be forked, or "". A fork has an empty disk of the default size.
 func (b *building) whyNoFork() (measure.NotForked, string) {
 	switch {
-	case b.e.parents == nil:
+	case b.e.kinds.Parents == nil:
 		return measure.Off, "this engine does not fork VMs"
 	case b.alone:
 		return measure.Retry, "an earlier VM of this start failed"
@@ -158,98 +128,5 @@ func (b *building) fork(ctx context.Context, memory *os.File, dir string) (made 
 	if c.Place, err = b.attached.Place(); err != nil {
 		return made, err
 	}
-	return e.parents.Fork(ctx, b.plan.key(), c)
-}
-
-// Template is a saved VM on disk. Pods are cloned from it.
-type Template struct {
-	Key              string
-	Bytes            int64 // on disk
-	Built            time.Time
-	Reason           string // why it was built
-	VCPUs, MemoryMiB int
-	Accel, Network   string
-	// Old reports that no pod will be cloned from it any more: the guest, QEMU or the format has changed.
-	Old bool
-}
-
-// Templates returns the templates on disk.
-func (e *Engine) Templates(ctx context.Context) ([]Template, error) {
-	saved, err := e.vms.List(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list the templates: %w", err)
-	}
-	out := make([]Template, 0, len(saved))
-	for _, s := range saved {
-		// An error's text: "find template KEY: no template: none has been built yet".
-		reason := strings.TrimPrefix(s.Reason, "find template "+s.Key+": ")
-		out = append(out, Template{
-			Key: s.Key, Bytes: s.Disk, Built: s.Built, Reason: strings.TrimPrefix(reason, template.ErrMiss.Error()+": "),
-			VCPUs: s.VM.VCPUs, MemoryMiB: s.VM.Memory, Accel: string(s.VM.Accel), Network: string(s.VM.Network),
-			Old: s.Old,
-		})
-	}
-	return out, nil
-}
-
-// TemplateRequest asks for the template of some pods' VMs. Empty fields select the defaults of a pod.
-type TemplateRequest struct {
-	VCPUs, MemoryMiB int
-	Accel, Network   string
-	// Tenant is the owner of the pods, for Warm. Templates are shared by all tenants.
-	Tenant string
-}
-
-// EnsureTemplate builds a template unless it exists, and returns its key.
-func (e *Engine) EnsureTemplate(ctx context.Context, r TemplateRequest) (string, error) {
-	key, err := e.ensureTemplate(ctx, r)
-	if err != nil {
-		return "", fmt.Errorf("build a template: %w", err)
-	}
-	return key, nil
-}
-
-func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string, error) {
-	m, err := e.vmConfigOf(ctx, r)
-	if err != nil {
-		return "", err
-	}
-	t, err := e.vms.Template(ctx, m, nil)
-	if err != nil {
-		return "", err
-	}
-	t.Release()
-	return t.Key, nil
-}
-
-// vmConfigOf returns the configuration of the VMs of a request's pods.
-func (e *Engine) vmConfigOf(ctx context.Context, r TemplateRequest) (m hypervisor.VMConfig, err error) {
-	kind := network.Kind(r.Network)
-	if kind == "" {
-		kind = network.KindUser
-	}
-	p, err := e.networks.Get(kind)
-	if err != nil {
-		return m, err
-	}
-	memory := r.MemoryMiB
-	if memory == 0 {
-		size, err := e.sizeOf(sizing.Demand{}, nil)
-		if err != nil {
-			return m, err
-		}
-		memory = size.MemoryMiB
-	}
-	m, _, err = e.vmConfigFor(ctx, max(r.VCPUs, 1), memory, hypervisor.Accel(r.Accel), p)
-	return m, err
-}
-
-// removeWait bounds the wait for a template that is being built or opened.
-const removeWait = 2 * time.Minute
-
-// RemoveTemplate removes the template with that key. VMs cloned from it keep running.
-func (e *Engine) RemoveTemplate(ctx context.Context, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, removeWait)
-	defer cancel()
-	return e.vms.Remove(ctx, key)
+	return e.kinds.Parents.Fork(ctx, b.plan.key(), c)
 }

@@ -50,3 +50,14 @@ func startContainer(ctx context.Context, t *testing.T, e *engine.Engine, pod, na
 	}
 	return id
 }
+
+// output runs a command in a running container.
+func output(
+	ctx context.Context, e *engine.Engine, container string, cmd []string, timeout time.Duration,
+) (stdout, stderr []byte, err error) {
+	c, err := e.Running(container)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.Output(ctx, cmd, timeout)
+}

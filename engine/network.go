@@ -208,7 +208,7 @@ func (p *pod) openDatagrams(ctx context.Context) (net.Conn, error) {
 
 // dialDatagrams opens a stream of datagrams: of the pod's UDP ports, or of its DNS queries with agentv1.DNSPort.
 func dialDatagrams(ctx context.Context, c *link.Conn, port uint32) (net.Conn, error) {
-	s, err := openStream(ctx, c, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_DATAGRAMS, Port: port})
+	s, err := c.Open(ctx, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_DATAGRAMS, Port: port})
 	if err != nil {
 		return nil, err
 	}

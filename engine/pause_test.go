@@ -116,7 +116,7 @@ func TestNoPod(t *testing.T) {
 		"resume":  func(id string) error { return e.ResumePod(ctx, id) },
 		"look":    func(id string) error { _, err := e.Pod(id); return err },
 		"facts":   func(id string) error { _, err := e.Facts(ctx, id); return err },
-		"usage":   func(id string) error { _, err := e.Usage(ctx, id); return err },
+		"usage":   func(id string) error { _, err := e.Meter(id); return err },
 		"console": func(id string) error { _, err := e.Console(ctx, id); return err },
 		"create":  func(id string) error { _, err := e.CreateContainer(ctx, id, ContainerRequest{}); return err },
 		"stop":    func(id string) error { return e.StopPod(ctx, id) },

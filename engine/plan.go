@@ -6,9 +6,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
-	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/parents"
-	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
@@ -57,14 +55,14 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	if e.o.Tenant != nil {
 		p.tenant = e.o.Tenant(r.Identity)
 	}
-	size, err := e.sizeOf(r.Size.Demand, nil)
+	size, err := e.kinds.SizeOf(r.Size.Demand, nil)
 	if err != nil {
 		return nil, err
 	}
 	p.memory, p.quota, p.period = size.MemoryMiB, quota(size), size.Period
 	switch r.Network {
 	case "":
-		p.Network = e.o.defaultNetwork()
+		p.Network = e.kinds.Network
 	case network.KindNone, network.KindUser, network.KindHostLoopback, network.KindHost, network.KindCNI, network.KindAdopted:
 	default:
 		return nil, failure.Invalid("unknown network %q (user, none)", r.Network)
@@ -77,10 +75,10 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	default:
 		return nil, failure.Invalid("unknown accelerator %q (auto, kvm, tcg)", r.Accel)
 	}
-	if p.provider, err = e.networks.Get(p.Network); err != nil {
+	if p.provider, err = e.kinds.Networks.Get(p.Network); err != nil {
 		return nil, err
 	}
-	p.vm, p.note, err = e.vmConfigFor(ctx, size.VCPUs, p.memory, r.Accel, p.provider)
+	p.vm, p.note, err = e.kinds.Config(ctx, size.VCPUs, p.memory, r.Accel, p.provider)
 	if err != nil {
 		return nil, err
 	}
@@ -91,36 +89,10 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	return p, nil
 }
 
-func (e *Engine) sizeOf(pod sizing.Demand, containers []sizing.Demand) (sizing.Size, error) {
-	return sizing.SizeOf(pod, containers, e.host, e.defaults)
-}
-
 // quota returns a pod's share of the CPUs if its VM has more of them, else 0.
 func quota(size sizing.Size) int64 {
 	if size.Quota <= 0 || size.Quota >= int64(size.VCPUs)*size.Period {
 		return 0
 	}
 	return size.Quota
-}
-
-// vmConfigFor returns the configuration of a VM with that many virtual CPUs and that much memory, in MiB.
-func (e *Engine) vmConfigFor(
-	ctx context.Context,
-	vcpus, memory int,
-	accel hypervisor.Accel,
-	p network.Provider,
-) (hypervisor.VMConfig, string, error) {
-	if accel == "" {
-		accel = hypervisor.Auto
-	}
-	accel, note, err := e.vms.Accel(ctx, accel)
-	if err != nil {
-		return hypervisor.VMConfig{}, "", err
-	}
-	common, err := e.sizeOf(sizing.Demand{}, nil)
-	if err != nil {
-		return hypervisor.VMConfig{}, "", err
-	}
-	kind, _ := p.Kind()
-	return vms.Of(e.o.Guest, e.host, vcpus, memory, common.MemoryMiB, accel, networks.DeviceOf(kind)), note, nil
 }

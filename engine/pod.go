@@ -370,7 +370,7 @@ func (p *pod) adoptOptions(ctx context.Context) (o shim.Options, closeFiles func
 
 // place returns how to start processes in the pod's network.
 func (e *Engine) place(ctx context.Context, r *store.Pod) (func(*exec.Cmd) error, error) {
-	p, err := e.networks.Of(networks.KindOf(r.VM))
+	p, err := e.kinds.Networks.Of(networks.KindOf(r.VM))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/engine/kinds"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -67,7 +68,7 @@ func TestAdoptOptions(t *testing.T) {
 			t.Error("the disk is left open")
 		}
 	}
-	e.networks = networks.New(func(network.Kind) (network.Provider, error) { return nil, errInjected })
+	e.kinds.Networks = networks.New(func(network.Kind) (network.Provider, error) { return nil, errInjected })
 	if _, _, err := p.adoptOptions(t.Context()); !errors.Is(err, errInjected) {
 		t.Errorf("without a network: %v", err)
 	}
@@ -153,7 +154,11 @@ func TestUsage(t *testing.T) {
 		if tc.noShim {
 			c.pod.conn = nil
 		}
-		u, err := c.pod.e.Usage(t.Context(), c.pod.id)
+		m, err := c.pod.e.Meter(c.pod.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := m.Usage(t.Context())
 		if codeOf(err) != tc.code || (u == nil) != tc.none {
 			t.Errorf("%s: %+v, %v", tc.name, u, err)
 		}
@@ -177,12 +182,12 @@ func TestTemplatesOfTheHost(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
 	reason := "find template k: " + template.ErrMiss.Error() + ": it is the first"
-	e.vms = anyVMs{saved: []vms.Saved{{Info: template.Info{Key: "k", Reason: reason}}}}
-	if all, err := e.Templates(t.Context()); err != nil || len(all) != 1 || all[0].Reason != "it is the first" {
+	e.kinds.VMs = anyVMs{saved: []vms.Saved{{Info: template.Info{Key: "k", Reason: reason}}}}
+	if all, err := e.Kinds().Templates(t.Context()); err != nil || len(all) != 1 || all[0].Reason != "it is the first" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	e.vms = anyVMs{list: errInjected}
-	if _, err := e.Templates(t.Context()); !errors.Is(err, errInjected) {
+	e.kinds.VMs = anyVMs{list: errInjected}
+	if _, err := e.Kinds().Templates(t.Context()); !errors.Is(err, errInjected) {
 		t.Errorf("%v", err)
 	}
 	for _, tc := range []struct {
@@ -200,9 +205,9 @@ func TestTemplatesOfTheHost(t *testing.T) {
 		{name: "cannot be built", vms: anyVMs{template: errInjected}, asked: network.KindUser, fails: true},
 	} {
 		var asked network.Kind
-		e.vms = tc.vms
-		e.networks = networks.New(func(kind network.Kind) (network.Provider, error) { asked = kind; return network.None{}, tc.network })
-		key, err := e.EnsureTemplate(t.Context(), TemplateRequest{VCPUs: 1, Network: string(tc.kind)})
+		e.kinds.VMs = tc.vms
+		e.kinds.Networks = networks.New(func(kind network.Kind) (network.Provider, error) { asked = kind; return network.None{}, tc.network })
+		key, err := e.Kinds().Ensure(t.Context(), kinds.Request{VCPUs: 1, Network: string(tc.kind)})
 		if errors.Is(err, errInjected) != tc.fails || (key == "key") == tc.fails || asked != tc.asked {
 			t.Errorf("%s: %q of %q, %v", tc.name, key, asked, err)
 		}

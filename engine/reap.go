@@ -88,7 +88,7 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 	if err := e.named.Reap(ctx); err != nil {
 		r.Failed = append(r.Failed, err.Error())
 	}
-	if err := e.vms.Reap(ctx); err != nil {
+	if err := e.kinds.VMs.Reap(ctx); err != nil {
 		r.Failed = append(r.Failed, err.Error())
 	}
 	for event, n := range map[measure.Event]int{
@@ -126,7 +126,7 @@ func (e *Engine) collect() (again bool) {
 	if e.o.CNI == nil {
 		return false
 	}
-	err := e.networks.Collect(e.ctx, network.KindCNI, func(id string) bool {
+	err := e.kinds.Networks.Collect(e.ctx, network.KindCNI, func(id string) bool {
 		if e.busy(id) {
 			return true
 		}
@@ -187,7 +187,7 @@ func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	p.resumeDatagrams(ctx)
 	e.spawn(p.watchShim)
 	e.spawn(func() { // restores the pod's network, and retries as long as the pod is in it
-		if _, err := e.networks.Of(networks.KindOf(p.snapshot().VM)); err != nil {
+		if _, err := e.kinds.Networks.Of(networks.KindOf(p.snapshot().VM)); err != nil {
 			e.log.Warn("restore a pod's network", "pod", p.id, "error", err)
 		}
 	})

@@ -69,8 +69,8 @@ func reapEngine(t *testing.T, shims *scriptedShims) *Engine {
 	t.Helper()
 	e := bareEngine(t)
 	e.shims, e.o.Users = shims, filepath.Join(e.o.Roots.Data, "users") // exists until the engine is closed
-	e.networks = networks.New(func(network.Kind) (network.Provider, error) { return network.None{}, nil })
-	e.unwinder.Shims, e.unwinder.Users, e.unwinder.Networks = shims, e.o.Users, e.networks
+	e.kinds.Networks = networks.New(func(network.Kind) (network.Provider, error) { return network.None{}, nil })
+	e.unwinder.Shims, e.unwinder.Users, e.unwinder.Networks = shims, e.o.Users, e.kinds.Networks
 	return e
 }
 

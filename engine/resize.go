@@ -43,7 +43,7 @@ func (e *Engine) ResizePod(ctx context.Context, id string, s Size, overhead *sto
 }
 
 func (p *pod) resize(ctx context.Context, s Size, overhead *store.Overhead) error {
-	size, err := p.e.sizeOf(s.Demand, nil)
+	size, err := p.e.kinds.SizeOf(s.Demand, nil)
 	if err != nil {
 		return err
 	}
@@ -165,11 +165,11 @@ func (p *pod) fit(ctx context.Context, shrink bool) error {
 	if r.Asked == nil || r.Sized {
 		return nil
 	}
-	least, err := p.e.sizeOf(r.Asked.Demand, nil)
+	least, err := p.e.kinds.SizeOf(r.Asked.Demand, nil)
 	if err != nil {
 		return err
 	}
-	size, err := p.e.sizeOf(r.Asked.Demand, p.demands())
+	size, err := p.e.kinds.SizeOf(r.Asked.Demand, p.demands())
 	if err != nil {
 		return err
 	}

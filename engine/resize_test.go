@@ -57,7 +57,7 @@ func TestResizePod(t *testing.T) {
 			s := &scripted{errs: tc.errs}
 			c := scriptedPod(t, s, ContainerRunning)
 			p := c.pod
-			p.e.host = sizing.Host{CPUs: 8, MemoryMiB: 1 << 20}
+			p.e.kinds.Host = sizing.Host{CPUs: 8, MemoryMiB: 1 << 20}
 			grouped(t, p, 0)
 			p.record.VM.MaxVCPUs = 4
 			p.record.VM.VCPUs, p.record.VM.Memory, p.record.VM.MaxMem, p.record.MemoryMiB = 2, 512, 2048, 768

@@ -15,7 +15,7 @@ import (
 
 // sized gives a pod a VM of 512 MiB and one CPU, which can grow to 4096 MiB and four CPUs, and a demand.
 func sized(p *pod, asked sizing.Demand) {
-	p.e.host, p.e.defaults = sizing.Host{CPUs: 8, MemoryMiB: 1 << 20}, sizing.Default
+	p.e.kinds.Host, p.e.kinds.Defaults = sizing.Host{CPUs: 8, MemoryMiB: 1 << 20}, sizing.Default
 	p.record.VM.VCPUs, p.record.VM.MaxVCPUs = 1, 4
 	p.record.VM.Memory, p.record.VM.MaxMem, p.record.MemoryMiB = 512, 4096, 512
 	p.record.Asked = &store.Size{Demand: asked}

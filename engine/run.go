@@ -87,7 +87,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 		if b.record.Forked {
 			fork = b
 		} else {
-			e.vms.Failed(ctx, b.record.VM, b.record.Template, err)
+			e.kinds.VMs.Failed(ctx, b.record.VM, b.record.Template, err)
 		}
 		e.work(b.record.ID, false)
 		b = &building{e: e, plan: p, begun: begun, mark: time.Now(), alone: true}
@@ -107,10 +107,10 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	e.emit(Started, made, made.id)
 	e.spawn(made.watchShim)
 	if fork != nil { // the fork is at fault only if another VM can start the pod
-		e.parents.Failed(p.key(), fork.cloned)
+		e.kinds.Parents.Failed(p.key(), fork.cloned)
 	}
-	if !p.Cold && !p.NoFork && e.parents != nil {
-		e.parents.Want(p.key())
+	if !p.Cold && !p.NoFork && e.kinds.Parents != nil {
+		e.kinds.Parents.Want(p.key())
 	}
 	return made.id, nil
 }

@@ -108,7 +108,7 @@ func (b *building) boot(ctx context.Context) error {
 		b.e.groups.HoldCPU(&b.record, b.plan.quota, b.plan.period, b.plan.Overhead)
 	}
 	if err == nil && !b.record.Forked && !b.plan.Cold {
-		b.e.vms.Answered(b.record.VM, time.Since(b.cloned))
+		b.e.kinds.VMs.Answered(b.record.VM, time.Since(b.cloned))
 	}
 	return failure.Wrap(err, "start the VM")
 }
@@ -216,7 +216,7 @@ func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error)
 	o := e.shimOptions(r)
 	o.VM, o.Spawn, o.Tap = r.VM, b.attached.Start, b.attached.Tap
 	if !b.plan.Cold {
-		t, err := e.vms.Template(ctx, r.VM, b.template)
+		t, err := e.kinds.VMs.Template(ctx, r.VM, b.template)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/kinds"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/parents"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -154,7 +155,7 @@ func TestForkedStart(t *testing.T) {
 
 // keyed records the keys of calls.
 type keyed struct {
-	engine.Parents
+	kinds.Parents
 	keys map[string]parents.Key // by call
 }
 
@@ -185,7 +186,7 @@ func TestTenant(t *testing.T) {
 		if _, err := e.StartPod(t.Context(), podRequest("p")); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Warm(t.Context(), engine.TemplateRequest{Tenant: tenant}); err != nil {
+		if err := e.Kinds().Warm(t.Context(), kinds.Request{Tenant: tenant}); err != nil {
 			t.Error(err)
 		}
 		for _, what := range []string{"fork", "failed", "want", "ready"} {

@@ -5,8 +5,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/process"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/usage"
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 	"github.com/bulkhead-project/bulkhead/internal/printable"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
@@ -122,6 +126,37 @@ func (e *Engine) Container(id string) (Container, error) {
 	c.pod.mu.Lock()
 	defer c.pod.mu.Unlock()
 	return c.snapshot(), nil
+}
+
+// Running returns a running container, for its processes.
+func (e *Engine) Running(id string) (process.Container, error) {
+	c, err := e.findContainer(id)
+	if err != nil {
+		return process.Container{}, err
+	}
+	c.pod.mu.Lock()
+	state := c.state()
+	c.pod.mu.Unlock()
+	if state != ContainerRunning {
+		return process.Container{}, failure.New(errdefs.ErrFailedPrecondition, "container %s is %s, not running", c.Name, state)
+	}
+	shim, err := c.pod.shim()
+	return process.Container{ID: c.ID, Name: c.Name, StateDir: e.store.StateDir(c.pod.id), Shim: shim, Log: e.log}, err
+}
+
+// Meter returns a meter of a pod.
+func (e *Engine) Meter(id string) (usage.Meter, error) {
+	p, err := e.find(id)
+	if err != nil {
+		return usage.Meter{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := usage.Meter{Record: p.record, Dir: e.store.Dir(p.id), Shim: p.conn, Paused: p.paused, Names: map[string]string{}}
+	for id, c := range p.containers {
+		m.Names[id] = c.Name
+	}
+	return m, nil
 }
 
 // SetContainerRecord replaces the door's record of a container.

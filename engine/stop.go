@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
+	"github.com/bulkhead-project/bulkhead/engine/process"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/engine/unwind"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -178,13 +179,13 @@ func (p *pod) endContainers(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	for _, ctr := range running {
-		if err := kill(ctx, c, ctr.ID, uint32(unix.SIGKILL), true); err != nil && !failure.NotFound(err) {
+		if err := process.Kill(ctx, c, ctr.ID, uint32(unix.SIGKILL), true); err != nil && !failure.NotFound(err) {
 			p.e.log.Debug("kill a container of a pod that stops", "pod", p.id, "container", ctr.ID, "error", err)
 			return
 		}
 	}
 	for _, ctr := range running {
-		waitCtx, cancel := context.WithTimeout(ctx, killWait)
+		waitCtx, cancel := context.WithTimeout(ctx, process.KillWait)
 		_ = waitTask(waitCtx, c, ctr.ID)
 		cancel()
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/url"
 
 	"github.com/containerd/errdefs"
 
@@ -15,46 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// Stream identifies the byte stream of an exec, an attach, a copy, a port or a console. Package shim/stream dials
-// Socket once, with Token.
-type Stream struct{ Socket, Token string }
-
-// Scheme is the scheme of streams' URLs.
-const Scheme = "bulkhead+unix"
-
-// URL returns the stream's URL for a client in another process: "bulkhead+unix://PATH?token=TOKEN".
-func (s Stream) URL() string {
-	u := url.URL{Scheme: Scheme, Path: s.Socket, RawQuery: url.Values{"token": {s.Token}}.Encode()}
-	return u.String()
-}
-
-func openStream(ctx context.Context, c *link.Conn, req *shimv1.OpenRequest) (Stream, error) {
-	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
-	defer cancel()
-	res, err := c.Ext.Open(ctx, req)
-	if err != nil {
-		return Stream{}, err
-	}
-	return Stream{Socket: c.Streams, Token: res.GetToken()}, nil
-}
-
-// AttachRequest asks for the streams of a running container's own process.
-type AttachRequest struct {
-	Container             string // id, or a unique prefix
-	Stdin, Stdout, Stderr bool
-}
-
-// Attach returns the streams of a running container.
-func (e *Engine) Attach(ctx context.Context, r AttachRequest) (Stream, error) {
-	c, shim, err := e.running(r.Container)
-	if err != nil {
-		return Stream{}, err
-	}
-	s, err := openStream(ctx, shim, &shimv1.OpenRequest{
-		Kind: shimv1.OpenRequest_ATTACH, ContainerId: c.ID, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr,
-	})
-	return s, failure.Wrap(err, "attach to container %s", c.Name)
-}
+// Stream identifies a byte stream of a pod or a container.
+type Stream = link.Stream
 
 // PortForward returns the stream of one connection to a port of the pod. It carries raw bytes with half close.
 func (e *Engine) PortForward(ctx context.Context, id string, port int) (Stream, error) {
@@ -65,7 +26,7 @@ func (e *Engine) PortForward(ctx context.Context, id string, port int) (Stream, 
 	if port < 1 || port > 65535 {
 		return Stream{}, failure.Invalid("port-forward to pod %s: port %d is not from 1 to 65535", shortid.Of(p.id), port)
 	}
-	s, err := openStream(ctx, shim, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_PORT_FORWARD, Port: uint32(port)})
+	s, err := shim.Open(ctx, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_PORT_FORWARD, Port: uint32(port)})
 	return s, failure.Wrap(err, "port-forward to pod %s", shortid.Of(p.id))
 }
 
@@ -76,7 +37,7 @@ func (e *Engine) Console(ctx context.Context, id string) (Stream, error) {
 	if err != nil {
 		return Stream{}, err
 	}
-	s, err := openStream(ctx, c, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_CONSOLE})
+	s, err := c.Open(ctx, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_CONSOLE})
 	return s, failure.Wrap(err, "console of pod %s", shortid.Of(p.id))
 }
 
@@ -106,7 +67,7 @@ func (e *Engine) Copy(ctx context.Context, r CopyRequest) (Stream, error) {
 	if r.In {
 		kind = shimv1.OpenRequest_COPY_IN
 	}
-	s, err := openStream(ctx, shim, &shimv1.OpenRequest{Kind: kind, ContainerId: c.ID, Path: r.Path, Into: r.Into})
+	s, err := shim.Open(ctx, &shimv1.OpenRequest{Kind: kind, ContainerId: c.ID, Path: r.Path, Into: r.Into})
 	return s, failure.Wrap(err, "copy of container %s", c.Name)
 }
 

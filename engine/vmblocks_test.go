@@ -17,6 +17,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/blocks"
+	"github.com/bulkhead-project/bulkhead/engine/kinds"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/oci"
@@ -81,7 +82,7 @@ func newBlockPods(t *testing.T, forks bool) *blockPods {
 		enginetest.NothingLeft(t, o)
 	})
 	if forks {
-		if err := p.Warm(p.ctx, engine.TemplateRequest{}); err != nil {
+		if err := p.Kinds().Warm(p.ctx, kinds.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +146,8 @@ func (p *blockPods) must(id string, err error) string {
 // sh returns the output and errors of a shell in a container.
 func (p *blockPods) sh(container, script string) string {
 	p.Helper()
-	out, _, err := p.ExecSync(p.ctx, container, []string{"sh", "-c", "exec 2>&1; " + script + "\ntrue"}, testdeadline.For(20*time.Second))
+	out, _, err := output(p.ctx, p.Engine, container,
+		[]string{"sh", "-c", "exec 2>&1; " + script + "\ntrue"}, testdeadline.For(20*time.Second))
 	if err != nil {
 		p.Fatalf("%s: %v", script, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/kinds"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/test/testproc"
@@ -41,7 +42,7 @@ func warmEngine(t *testing.T, change ...func(*engine.Options)) (context.Context,
 		}
 		enginetest.NothingLeft(t, o)
 	})
-	if err := e.Warm(ctx, engine.TemplateRequest{}); err != nil {
+	if err := e.Kinds().Warm(ctx, kinds.Request{}); err != nil {
 		t.Fatal(err)
 	}
 	return ctx, e
@@ -69,7 +70,7 @@ func TestForksAreNotTwins(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		f := fork(ctx, t, e, podRequest(name), true)
 		c := startContainer(ctx, t, e, f.ID, "c", "sleep", "1000")
-		out, _, err := e.ExecSync(ctx, c, []string{"sh", "-c", `
+		out, _, err := output(ctx, e, c, []string{"sh", "-c", `
 			cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid
 			head -c 16 /dev/urandom | md5sum
 			hostname
@@ -115,7 +116,7 @@ func TestTenantsAreNoSiblings(t *testing.T) {
 	})
 	begins := map[string]string{} // the process's first address, by tenant
 	for _, tenant := range []string{"", "red", "blue"} {
-		if err := e.Warm(ctx, engine.TemplateRequest{Tenant: tenant}); err != nil {
+		if err := e.Kinds().Warm(ctx, kinds.Request{Tenant: tenant}); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"a", "b"} {
@@ -168,7 +169,7 @@ func TestForkOfADeadParent(t *testing.T) {
 			if f, err := e.Facts(ctx, id); err != nil || f.Forked != (f.ForkNote == "") || f.Forked && name == "stopped" {
 				t.Errorf("%+v, %v", f, err)
 			}
-			if err := e.Warm(ctx, engine.TemplateRequest{}); err != nil {
+			if err := e.Kinds().Warm(ctx, kinds.Request{}); err != nil {
 				t.Fatal(err)
 			}
 			fork(ctx, t, e, podRequest(name+"-again"), true)
@@ -182,7 +183,7 @@ func TestBurst(t *testing.T) {
 	o := enginetest.Real(t, enginetest.Forks)
 	e := enginetest.Open(t, o)
 	ctx := testdeadline.Context(t, 4*time.Minute)
-	if _, err := e.EnsureTemplate(ctx, engine.TemplateRequest{}); err != nil {
+	if _, err := e.Kinds().Ensure(ctx, kinds.Request{}); err != nil {
 		t.Fatal(err)
 	}
 	const pods = 8

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/kinds"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
@@ -122,13 +123,13 @@ func TestForksAreAdopted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Warm(ctx, engine.TemplateRequest{}); err != nil {
+	if err := e.Kinds().Warm(ctx, kinds.Request{}); err != nil {
 		t.Error(err)
 	}
 	before := fork(ctx, t, e, podRequest("p"), true)
 	c := startContainer(ctx, t, e, before.ID, "c", "sleep", "1000")
 	answers := func(e *engine.Engine) bool {
-		out, _, err := e.ExecSync(ctx, c, []string{"echo", "here"}, testdeadline.For(20*time.Second))
+		out, _, err := output(ctx, e, c, []string{"echo", "here"}, testdeadline.For(20*time.Second))
 		return err == nil && string(out) == "here\n"
 	}
 	if err := unix.Kill(before.ShimPID, unix.SIGKILL); err != nil {

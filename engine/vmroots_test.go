@@ -130,7 +130,7 @@ func TestSharedRoot(t *testing.T) {
 	})
 	// Programs that start in between cannot be read.
 	until(t, "another server", func() bool {
-		out, said, err := p.ExecSync(p.ctx, a, []string{"cat", "/made"}, testdeadline.For(20*time.Second))
+		out, said, err := output(p.ctx, p.Engine, a, []string{"cat", "/made"}, testdeadline.For(20*time.Second))
 		if err != nil {
 			t.Logf("after the server's end: %v: %s", err, said)
 		}
@@ -158,7 +158,7 @@ func TestSharedRootMounts(t *testing.T) {
 		servers := run(t, "pgrep", "-f", "bulkhead-share serve .*"+pod.ID)
 		run(t, append([]string{"kill", "-9"}, strings.Fields(servers)...)...)
 		until(t, "another server", func() bool {
-			out, _, err := p.ExecSync(p.ctx, a, []string{"echo", "there"}, testdeadline.For(20*time.Second))
+			out, _, err := output(p.ctx, p.Engine, a, []string{"echo", "there"}, testdeadline.For(20*time.Second))
 			return err == nil && string(out) == "there\n"
 		})
 	}

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/process"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
@@ -82,7 +82,7 @@ func (r *runtimeServer) ExecSync(ctx context.Context, q *runtimeapi.ExecSyncRequ
 	timeout := time.Duration(q.GetTimeout()) * time.Second
 	stdout, stderr, err := r.s.ExecSyncClipped(ctx, q.GetContainerId(), q.GetCmd(), timeout, syncOutput)
 	res := &runtimeapi.ExecSyncResponse{Stdout: stdout, Stderr: stderr}
-	if exit, ok := errors.AsType[*engine.ExitError](err); ok {
+	if exit, ok := errors.AsType[*process.ExitError](err); ok {
 		res.ExitCode, err = int32(exit.Code), nil
 	}
 	return res, err

@@ -23,9 +23,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// process simulates the process behind an exec or attach. With a terminal it starts with size, or waits for a size if
+// command simulates the process behind an exec or attach. With a terminal it starts with size, or waits for a size if
 // that is empty. It copies a line from stdin to stdout, writes to stderr and exits with code.
-func process(tty bool, size string, code int) stream.Handler {
+func command(tty bool, size string, code int) stream.Handler {
 	return func(context.Context) (func(context.Context, *net.UnixConn), error) {
 		return func(_ context.Context, conn *net.UnixConn) {
 			r, w := stream.NewReader(conn), stream.NewWriter(conn)
@@ -91,9 +91,9 @@ func serveStreams(ctx context.Context, t *testing.T) *streamed {
 			return far.Issue(echo(r.GetPort()))
 		}
 		if r.GetExecId() == "" {
-			return far.Issue(process(!r.GetStderr(), "", 0))
+			return far.Issue(command(!r.GetStderr(), "", 0))
 		}
-		return far.Issue(process(!r.GetStderr(), out.size, 3))
+		return far.Issue(command(!r.GetStderr(), out.size, 3))
 	}
 	w.Exec = func(r *taskv3.ExecProcessRequest) {
 		var p specs.Process

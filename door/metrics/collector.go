@@ -28,11 +28,16 @@ func (collector) Describe(to chan<- *prometheus.Desc) {
 func (p collector) Collect(to chan<- prometheus.Metric) {
 	pods := map[string]int{"ready": 0, "notready": 0}
 	containers := map[engine.State]int{engine.ContainerCreated: 0, engine.ContainerRunning: 0, engine.ContainerExited: 0}
+	var given, taken int64 // memory
 	for _, pod := range p.e.Pods() {
 		if pod.Ready {
 			pods["ready"]++
 		} else {
 			pods["notready"]++
+		}
+		if m, err := p.e.Meter(pod.ID); err == nil { // else it was removed
+			of, by := m.Memory()
+			given, taken = given+of, taken+by
 		}
 		for i := range pod.Containers {
 			containers[pod.Containers[i].State]++
@@ -47,7 +52,6 @@ func (p collector) Collect(to chan<- prometheus.Metric) {
 	for state, n := range containers {
 		gauge(containersDesc, int64(n), string(state))
 	}
-	memory := p.e.Memory()
-	gauge(givenDesc, memory.Given)
-	gauge(takenDesc, memory.Taken)
+	gauge(givenDesc, given)
+	gauge(takenDesc, taken)
 }

@@ -19,6 +19,6 @@ func (s *server) version(r *http.Request) (any, error) {
 	}
 	return api.Version{
 		Bulkhead: version.Version, Go: runtime.Version(), QEMU: strings.TrimPrefix(qemu, "QEMU emulator version "),
-		Kernel: s.engine.Guest().Kernel.Release, Crun: s.engine.Guest().Crun.Version, Agent: agentv1.Version,
+		Kernel: s.engine.Kinds().Guest.Kernel.Release, Crun: s.engine.Kinds().Guest.Crun.Version, Agent: agentv1.Version,
 	}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/process"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
@@ -28,8 +29,12 @@ func (o Runtime) Exec(ctx context.Context, id string, cmd []string, in io.Reader
 	if tty {
 		size = firstSize(ctx, resize)
 	}
-	to, err := o.Engine.Exec(ctx, engine.ExecRequest{
-		Container: id, Command: cmd, TTY: tty, Stdin: in != nil, Stdout: out != nil, Stderr: errs != nil, Size: size,
+	c, err := o.Engine.Running(id)
+	if err != nil {
+		return err
+	}
+	to, err := c.Exec(ctx, process.Request{
+		Command: cmd, TTY: tty, Streams: process.Streams{Stdin: in != nil, Stdout: out != nil, Stderr: errs != nil}, Size: size,
 	})
 	return copyStreams(ctx, to, err, in, out, errs, resize)
 }
@@ -53,9 +58,11 @@ func firstSize(ctx context.Context, resize <-chan remotecommand.TerminalSize) st
 func (o Runtime) Attach(ctx context.Context, id string, in io.Reader, out, errs io.WriteCloser, tty bool,
 	resize <-chan remotecommand.TerminalSize,
 ) error {
-	to, err := o.Engine.Attach(ctx, engine.AttachRequest{
-		Container: id, Stdin: in != nil, Stdout: out != nil, Stderr: errs != nil && !tty,
-	})
+	c, err := o.Engine.Running(id)
+	if err != nil {
+		return err
+	}
+	to, err := c.Attach(ctx, process.Streams{Stdin: in != nil, Stdout: out != nil, Stderr: errs != nil && !tty})
 	return copyStreams(ctx, to, err, in, out, errs, resize)
 }
 
@@ -92,7 +99,7 @@ func copyStreams(
 	}()
 	code, err := stream.Stdio{Stdin: in, Stdout: out, Stderr: errs, Resize: sizes}.Run(ctx, conn)
 	if err == nil && code != 0 {
-		err = &engine.ExitError{Code: code}
+		err = &process.ExitError{Code: code}
 	}
 	return err
 }

@@ -16,10 +16,10 @@ import (
 )
 
 // ErrInUse is matched if another pod has the block device, or if the host has mounted it.
-var ErrInUse = errors.New("in use")
+var ErrInUse = errdefs.ErrFailedPrecondition.WithMessage("in use")
 
 func inUse(path, by string) error {
-	return &failure.Error{Class: errdefs.ErrFailedPrecondition, Text: fmt.Sprintf("volume %.200q: %s", path, by), Err: ErrInUse}
+	return failure.Wrap(ErrInUse, "volume %.200q: %s", path, by)
 }
 
 // sector is the unit of a disk's length, in bytes.

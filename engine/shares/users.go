@@ -25,14 +25,14 @@ func usersOf(id procid.ID) (userns.Mappings, error) {
 }
 
 // ErrUsers is returned for a container in another user namespace than the pod's.
-var ErrUsers = errors.New("linux.uidMappings: all containers of a VM must have the same mappings")
+var ErrUsers = errdefs.ErrFailedPrecondition.WithMessage("linux.uidMappings: all containers of a VM must have the same mappings")
 
 // agree returns an error unless directories are for the same users as the pod's other ones. The first ones decide. The
 // caller holds mu.
 func (s *Set) agree(all []store.Share) error {
 	for _, one := range all {
 		if len(s.all) > 0 && one.Staging.Users != s.users {
-			return &failure.Error{Class: errdefs.ErrFailedPrecondition, Err: ErrUsers}
+			return ErrUsers
 		}
 		s.users = one.Staging.Users
 		s.all[Name(one)] = one
@@ -52,7 +52,7 @@ func (s *Set) check(server procid.ID) error {
 	case err != nil:
 		return err
 	case got != want:
-		return &failure.Error{Class: errdefs.ErrFailedPrecondition, Err: ErrUsers}
+		return ErrUsers
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ const (
 var (
 	largePackages = map[string]int{
 		"door/oci":         2650,
-		"engine":           5500,
+		"engine":           4850,
 		"image":            2950,
 		"pod":              2650,
 		"pod/podapi":       3250,
@@ -27,7 +27,7 @@ var (
 		"tools/bench/rows": 2550,
 	}
 	largeTypes = map[string]int{
-		"engine.Engine":          96,
+		"engine.Engine":          75,
 		"engine.pod":             73,
 		"oci/convert.conversion": 55,
 		"pod/podapi.checker":     60,

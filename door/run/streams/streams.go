@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/calls"
 	"github.com/bulkhead-project/bulkhead/door/run/refs"
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/process"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
@@ -50,7 +51,11 @@ func (s *Service) attach(r *http.Request, e *manager.Pod, req api.AttachRequest)
 			name, e.Key())
 		return nil, errclass.With(errdefs.ErrInvalidArgument, err)
 	}
-	stream, err := s.Engine.Attach(r.Context(), engine.AttachRequest{Container: id, Stdin: req.Stdin, Stdout: true, Stderr: !tty})
+	c, err := s.Engine.Running(id)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := c.Attach(r.Context(), process.Streams{Stdin: req.Stdin, Stdout: true, Stderr: !tty})
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +136,13 @@ func (s *Service) exec(r *http.Request, e *manager.Pod, req api.ExecRequest) (an
 	if err != nil {
 		return nil, err
 	}
-	stream, err := s.Engine.Exec(r.Context(), engine.ExecRequest{
-		Container: id, Command: req.Command, TTY: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,
-		Size:     engine.TerminalSize(req.Size),
+	c, err := s.Engine.Running(id)
+	if err != nil {
+		return nil, refs.OrPaused(s.Engine, e, err)
+	}
+	stream, err := c.Exec(r.Context(), process.Request{
+		Command: req.Command, TTY: req.TTY, Streams: process.Streams{Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY},
+		Size:     process.Size(req.Size),
 		Override: oci.Override{User: req.User, Dir: req.Dir, Env: req.Env},
 	})
 	if err != nil {
@@ -208,7 +217,11 @@ func (s *Service) kill(r *http.Request) (any, error) {
 		return nil, errclass.New(errdefs.ErrConflict, "pod %s: no container is running", e.Key())
 	}
 	for _, id := range ids {
-		if err := s.Engine.SignalContainer(r.Context(), id, req.Signal); err != nil {
+		c, err := s.Engine.Running(id)
+		if err == nil {
+			err = c.Signal(r.Context(), req.Signal)
+		}
+		if err != nil {
 			return nil, refs.OrPaused(s.Engine, e, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/calls"
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/kinds"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
@@ -26,7 +27,7 @@ func (s *Service) Register(mux *http.ServeMux) {
 }
 
 func (s *Service) list(r *http.Request) (any, error) {
-	all, err := s.Engine.Templates(r.Context())
+	all, err := s.Engine.Kinds().Templates(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (s *Service) list(r *http.Request) (any, error) {
 	return list, nil
 }
 
-func apiTemplate(t engine.Template) api.Template {
+func apiTemplate(t kinds.Template) api.Template {
 	return api.Template{
 		Key: t.Key, Size: t.Bytes, Created: t.Built, VCPUs: t.VCPUs, Memory: t.MemoryMiB,
 		Accel: t.Accel, Network: t.Network, Reason: t.Reason,
@@ -50,7 +51,7 @@ func (s *Service) build(r *http.Request, req api.TemplateRequest) (any, error) {
 	default:
 		return nil, errclass.New(errdefs.ErrInvalidArgument, "%d virtual CPUs: must be 1, 2, 4, 8, 16, 32 or 64", req.VCPUs)
 	}
-	key, err := s.Engine.EnsureTemplate(r.Context(), engine.TemplateRequest{VCPUs: req.VCPUs, Accel: req.Accel, Network: req.Network})
+	key, err := s.Engine.Kinds().Ensure(r.Context(), kinds.Request{VCPUs: req.VCPUs, Accel: req.Accel, Network: req.Network})
 	if err != nil {
 		return nil, err
 	}
@@ -63,16 +64,16 @@ func (s *Service) remove(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.Result{}, s.Engine.RemoveTemplate(r.Context(), info.Key)
+	return api.Result{}, s.Engine.Kinds().Remove(r.Context(), info.Key)
 }
 
 // find finds a template by an unambiguous prefix of its key.
-func (s *Service) find(ctx context.Context, prefix string) (engine.Template, error) {
-	infos, err := s.Engine.Templates(ctx)
+func (s *Service) find(ctx context.Context, prefix string) (kinds.Template, error) {
+	infos, err := s.Engine.Kinds().Templates(ctx)
 	if err != nil {
-		return engine.Template{}, err
+		return kinds.Template{}, err
 	}
-	var found []engine.Template
+	var found []kinds.Template
 	for _, i := range infos {
 		if strings.HasPrefix(i.Key, prefix) {
 			found = append(found, i)
@@ -80,16 +81,16 @@ func (s *Service) find(ctx context.Context, prefix string) (engine.Template, err
 	}
 	switch len(found) {
 	case 0:
-		return engine.Template{}, fmt.Errorf("template %q: %w: bulkhead template ls lists them", prefix, errdefs.ErrNotFound)
+		return kinds.Template{}, fmt.Errorf("template %q: %w: bulkhead template ls lists them", prefix, errdefs.ErrNotFound)
 	case 1:
 		return found[0], nil
 	}
-	return engine.Template{}, fmt.Errorf("template %q: %w: %d keys begin with it", prefix, errclass.ErrAmbiguous, len(found))
+	return kinds.Template{}, fmt.Errorf("template %q: %w: %d keys begin with it", prefix, errclass.ErrAmbiguous, len(found))
 }
 
 // Prune removes outdated templates, and with all also idle ones.
 func (s *Service) Prune(ctx context.Context, all bool, p *api.Pruned) error {
-	list, err := s.Engine.Templates(ctx)
+	list, err := s.Engine.Kinds().Templates(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (s *Service) Prune(ctx context.Context, all bool, p *api.Pruned) error {
 		if !t.Old && (!all || !idle(t)) {
 			continue
 		}
-		if err := s.Engine.RemoveTemplate(ctx, t.Key); err != nil {
+		if err := s.Engine.Kinds().Remove(ctx, t.Key); err != nil {
 			if err := p.Skip(ctx, err); err != nil {
 				return err
 			}
@@ -113,7 +114,7 @@ func (s *Service) Prune(ctx context.Context, all bool, p *api.Pruned) error {
 // Share returns the disk usage of all templates.
 func (s *Service) Share(ctx context.Context) (api.DiskShare, error) {
 	share := api.DiskShare{Type: "Templates"}
-	list, err := s.Engine.Templates(ctx)
+	list, err := s.Engine.Kinds().Templates(ctx)
 	idle := s.idle(ctx)
 	for _, t := range list {
 		share.Add(t.Bytes, !t.Old && !idle(t))
@@ -123,12 +124,12 @@ func (s *Service) Share(ctx context.Context) (api.DiskShare, error) {
 
 // idle returns a function that reports whether no running pod was cloned from a template. Such templates
 // are built again for the next pod of their kind.
-func (s *Service) idle(ctx context.Context) func(engine.Template) bool {
+func (s *Service) idle(ctx context.Context) func(kinds.Template) bool {
 	used := map[string]bool{}
 	for _, p := range s.Engine.Pods() {
 		if facts, err := s.Engine.Facts(ctx, p.ID); err == nil && facts.State != "stopped" {
 			used[facts.Template] = true
 		}
 	}
-	return func(t engine.Template) bool { return !used[t.Key] }
+	return func(t kinds.Template) bool { return !used[t.Key] }
 }

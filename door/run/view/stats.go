@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/refs"
 	"github.com/bulkhead-project/bulkhead/door/run/state"
-	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/usage"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
@@ -55,7 +55,11 @@ func (s *Service) podStats(ctx context.Context, e *manager.Pod) api.PodStats {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statsWait)
 	defer cancel()
-	u, err := s.Engine.Usage(ctx, id)
+	m, err := s.Engine.Meter(id)
+	var u *usage.Usage
+	if err == nil {
+		u, err = m.Usage(ctx)
+	}
 	if err != nil {
 		s.Log.Debug("cannot read what a pod uses", "pod", e.Key(), "error", err)
 	}
@@ -63,7 +67,7 @@ func (s *Service) podStats(ctx context.Context, e *manager.Pod) api.PodStats {
 		st.Status = "Paused"
 	}
 	if u != nil {
-		st.HostMemory = s.Engine.HostMemory(ctx, id)
+		st.HostMemory = m.HostMemory(ctx)
 		fillStats(&st, e.Spec(), status, u)
 	}
 	return st
@@ -71,7 +75,7 @@ func (s *Service) podStats(ctx context.Context, e *manager.Pod) api.PodStats {
 
 // fillStats sets the figures. The limit is the sum of the containers' limits if all have one, otherwise the VM's
 // memory.
-func fillStats(st *api.PodStats, p *corev1.Pod, status corev1.PodStatus, u *engine.Usage) {
+func fillStats(st *api.PodStats, p *corev1.Pod, status corev1.PodStatus, u *usage.Usage) {
 	st.Time = u.At
 	st.Disk = api.Counters{In: int64(u.Disk.ReadBytes), Out: int64(u.Disk.WriteBytes)}
 	if u.Network != nil {

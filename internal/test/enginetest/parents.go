@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/kinds"
 	"github.com/bulkhead-project/bulkhead/engine/parents"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
@@ -17,7 +17,7 @@ import (
 const ParentsDisk = "a parent's"
 
 // Parents returns fake parents. Their calls are Fork, Want, Ready and FailedFork.
-func (w *World) Parents(t testing.TB) engine.Parents {
+func (w *World) Parents(t testing.TB) kinds.Parents {
 	t.Helper()
 	disk := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(disk, []byte(ParentsDisk), 0o600); err != nil {

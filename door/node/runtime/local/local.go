@@ -86,9 +86,25 @@ func (r *Runtime) Close(ctx context.Context) error { return r.engine.Close(ctx) 
 func (r *Runtime) Backend() runtime.Backend {
 	return runtime.Backend{
 		Runtime: r.service, Images: r.service, Dial: r.engine.DialPort, Pauses: r.engine.Pauses, Resume: r.engine.ResumePod,
-		Allocatable: r.service.Allocatable, HeldMemory: r.engine.HeldMemory, HeldDisk: r.engine.HeldDisk, Usages: r.usages,
+		Allocatable: r.service.Allocatable, HeldMemory: r.heldMemory, HeldDisk: r.heldDisk, Usages: r.usages,
 		Places: r.engine.Places(), Network: string(r.network),
 	}
+}
+
+func (r *Runtime) heldMemory(sandbox string) (bytes int64, known bool) {
+	m, err := r.engine.Meter(sandbox)
+	if err != nil {
+		return 0, false
+	}
+	return m.HeldMemory()
+}
+
+func (r *Runtime) heldDisk(sandbox string) int64 {
+	m, err := r.engine.Meter(sandbox)
+	if err != nil {
+		return 0
+	}
+	return m.HeldDisk()
 }
 
 // usages returns the usage of the pods.
