@@ -219,7 +219,7 @@ func TestCreateTaskFails(t *testing.T) {
 	s := &scripted{errs: errs{"SendFile": {errInjected}}}
 	c := scriptedPod(t, s, ContainerCreated)
 	r := ContainerRequest{Stdio: containerv1.Log{File: filepath.Join(t.TempDir(), "log")}}
-	if err := c.pod.createTask(t.Context(), c.pod.conn, c, r, nil, ""); !errors.Is(err, errInjected) {
+	if err := c.createTask(t.Context(), c.pod.conn, r, nil, ""); !errors.Is(err, errInjected) {
 		t.Errorf("%v", err)
 	}
 	s.same(t, "SendFile log-"+c.ID)

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
@@ -68,7 +70,7 @@ func (c *container) start(ctx context.Context) error {
 		started = true
 	}
 	fault.Point("container.started")
-	c.pod.setStarted(c, began)
+	c.setStarted(began)
 	return nil
 }
 
@@ -251,8 +253,7 @@ func (e *Engine) ReopenLog(ctx context.Context, id string) (err error) {
 	if err != nil {
 		return err
 	}
-	path := c.Log
-	if path == "" {
+	if c.Log == "" {
 		return failure.New(errdefs.ErrFailedPrecondition, "container %s has no log", c.Name)
 	}
 	c.pod.mu.Lock()
@@ -265,7 +266,7 @@ func (e *Engine) ReopenLog(ctx context.Context, id string) (err error) {
 	defer cancel()
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
-	f, err := e.openNewLog(path, &rollback)
+	f, err := c.openNewLog(&rollback)
 	if err != nil {
 		return failure.Wrap(err, "reopen the log of container %s", c.Name)
 	}
@@ -275,4 +276,13 @@ func (e *Engine) ReopenLog(ctx context.Context, id string) (err error) {
 		_, err = shim.Ext.ReopenLog(ctx, &shimv1.ReopenLogRequest{ContainerId: c.ID, File: name})
 	}
 	return failure.Wrap(err, "reopen the log of container %s", c.Name)
+}
+
+// openNewLog opens the log file again. If the operation fails, rollback removes a file that was created here, so that the
+// rotation can be retried.
+func (c *container) openNewLog(rollback *undo.Stack) (*os.File, error) {
+	if _, err := os.Lstat(c.Log); errors.Is(err, os.ErrNotExist) {
+		rollback.Push("log file", func(context.Context) error { return os.Remove(c.Log) })
+	}
+	return c.pod.e.paths.OpenLog(c.Log)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -133,7 +132,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest) (id string, err er
 	}
 	fault.Point("container.bundled")
 	rollback.Push("size", func(ctx context.Context) error { p.refit(ctx); return nil })
-	defer p.addCreating(ctr)()
+	defer ctr.addCreating()()
 	if err := p.grow(ctx); err != nil {
 		return "", err
 	}
@@ -144,12 +143,12 @@ func (p *pod) create(ctx context.Context, r ContainerRequest) (id string, err er
 		}
 		return deleteTask(ctx, c, ctr.ID)
 	})
-	if err := p.createTask(ctx, c, ctr, r, disks, dir); err != nil {
+	if err := ctr.createTask(ctx, c, r, disks, dir); err != nil {
 		return "", err
 	}
 	fault.Point("container.created")
-	p.askUser(ctx, c, ctr)
-	if err := p.publish(ctr); err != nil {
+	ctr.askUser(ctx, c)
+	if err := ctr.publish(); err != nil {
 		return "", err
 	}
 	p.e.emit(Created, p, ctr.ID)
@@ -170,21 +169,6 @@ func newContainer(p *pod, id string, r ContainerRequest) *container {
 	return ctr
 }
 
-// askUser asks the shim for the user of a container's first process. If that fails, the next reconcile sets it.
-func (p *pod) askUser(ctx context.Context, c *link.Conn, ctr *container) {
-	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
-	defer cancel()
-	st, err := c.Ext.Status(ctx, &shimv1.StatusRequest{})
-	if err != nil {
-		return
-	}
-	for _, word := range st.GetContainers() {
-		if word.GetId() == ctr.ID && word.GetExecId() == "" {
-			p.setUser(ctr, word.GetUser())
-		}
-	}
-}
-
 // existing returns the id of a container with that key that is created and not started.
 func (p *pod) existing(key string) (string, error) {
 	p.mu.Lock()
@@ -199,101 +183,6 @@ func (p *pod) existing(key string) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// addCreating registers the container for a new shim until the caller calls created. The present shim may die before
-// the container is visible.
-func (p *pod) addCreating(ctr *container) (created func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.making[ctr.ID] = ctr
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.making, ctr.ID)
-	}
-}
-
-// publish makes the container visible, unless the pod has been stopped meanwhile.
-func (p *pod) publish(ctr *container) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.ready() {
-		return p.notReady()
-	}
-	p.containers[ctr.ID] = ctr
-	return nil
-}
-
-// createTask opens the files of the container and asks the shim to create its task. disks are the ids of the images
-// that it gets as disks, the root's first.
-func (p *pod) createTask(
-	ctx context.Context, c *link.Conn, ctr *container, r ContainerRequest, disks []string, dir string,
-) (err error) {
-	// If one block device is not available, the locks of the others are released soon.
-	devices, err := p.blocks.Parts(ctx, ctr.ID, ctr.Blocks)
-	if err != nil {
-		return err
-	}
-	defer devices.Close()
-	fault.Point("container.locked")
-	req := &taskv3.CreateTaskRequest{ID: ctr.ID, Bundle: dir, Terminal: r.TTY}
-	var parts []layout.Part
-	if root, ok := r.Root.(containerv1.Share); ok {
-		name, err := shares.RootName(root, ctr.Shares)
-		if err != nil {
-			return err
-		}
-		parts = append(parts, layout.Part{Of: containerv1.Share{Name: name}})
-	}
-	for i, id := range disks {
-		name := fmt.Sprintf("disk-%s-%d", ctr.ID, i)
-		if err := p.sendDisk(ctx, c, name, id); err != nil {
-			return err
-		}
-		parts = append(parts, layout.Part{Of: containerv1.Image{ID: id}, File: name})
-	}
-	defer func() {
-		if err != nil {
-			devices.CloseUnused(ctx, c.SendFile)
-		}
-	}()
-	sent, err := devices.Send(ctx, "block-"+ctr.ID, c.SendFile)
-	if err != nil {
-		return err
-	}
-	if _, ok := r.Root.(containerv1.Block); ok {
-		parts = append(sent, parts...) // the root's is the first of sent
-	} else {
-		parts = append(parts, sent...)
-	}
-	if ring := p.shares.Ring(); ring != nil && len(ctr.Shares) > 0 {
-		name := "ring-" + ctr.ID
-		if err := p.sendRing(ctx, c, name, ring); err != nil {
-			return err
-		}
-		parts = append(parts, layout.Part{Of: containerv1.Block{Name: agentv1.RingDisk, ReadOnly: true}, File: name})
-	}
-	req.Rootfs = layout.EncodeRootfs(parts)
-	stdio := r.Stdio
-	if log, ok := stdio.(containerv1.Log); ok {
-		f, err := p.e.paths.OpenLog(log.File)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		log.File = "log-" + ctr.ID
-		if err := c.SendFile(ctx, log.File, f); err != nil {
-			return fmt.Errorf("send the log: %w", err)
-		}
-		stdio = log
-	}
-	req.Stdin, req.Stdout, req.Stderr = containerv1.EncodeStdio(stdio)
-	fault.Point("container.sent")
-	if _, err := c.Task.Create(ctx, req); err != nil {
-		return err
-	}
-	return p.fillVolumes(ctx, c, ctr.Blocks)
 }
 
 // sendDisk sends an image's disk to the shim.
@@ -322,11 +211,112 @@ func (p *pod) sendRing(ctx context.Context, c *link.Conn, name string, ring *os.
 	return nil
 }
 
-// openNewLog opens a log file. If the operation fails, rollback removes a file that was created here, so that the
-// rotation can be retried.
-func (e *Engine) openNewLog(path string, rollback *undo.Stack) (*os.File, error) {
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		rollback.Push("log file", func(context.Context) error { return os.Remove(path) })
+// askUser asks the shim for the user of a container's first process. If that fails, the next reconcile sets it.
+func (c *container) askUser(ctx context.Context, shim *link.Conn) {
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	st, err := shim.Ext.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil {
+		return
 	}
-	return e.paths.OpenLog(path)
+	for _, word := range st.GetContainers() {
+		if word.GetId() == c.ID && word.GetExecId() == "" {
+			c.setUser(word.GetUser())
+		}
+	}
+}
+
+// addCreating registers the container for a new shim until the caller calls created. The present shim may die before
+// the container is visible.
+func (c *container) addCreating() (created func()) {
+	c.pod.mu.Lock()
+	defer c.pod.mu.Unlock()
+	c.pod.making[c.ID] = c
+	return func() {
+		c.pod.mu.Lock()
+		defer c.pod.mu.Unlock()
+		delete(c.pod.making, c.ID)
+	}
+}
+
+// publish makes the container visible, unless the pod has been stopped meanwhile.
+func (c *container) publish() error {
+	c.pod.mu.Lock()
+	defer c.pod.mu.Unlock()
+	if !c.pod.ready() {
+		return c.pod.notReady()
+	}
+	c.pod.containers[c.ID] = c
+	return nil
+}
+
+// createTask opens the files of the container and asks the shim to create its task. disks are the ids of the images
+// that it gets as disks, the root's first.
+func (c *container) createTask(
+	ctx context.Context, shim *link.Conn, r ContainerRequest, disks []string, dir string,
+) (err error) {
+	// If one block device is not available, the locks of the others are released soon.
+	devices, err := c.pod.blocks.Parts(ctx, c.ID, c.Blocks)
+	if err != nil {
+		return err
+	}
+	defer devices.Close()
+	fault.Point("container.locked")
+	req := &taskv3.CreateTaskRequest{ID: c.ID, Bundle: dir, Terminal: r.TTY}
+	var parts []layout.Part
+	if root, ok := r.Root.(containerv1.Share); ok {
+		name, err := shares.RootName(root, c.Shares)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, layout.Part{Of: containerv1.Share{Name: name}})
+	}
+	for i, id := range disks {
+		name := fmt.Sprintf("disk-%s-%d", c.ID, i)
+		if err := c.pod.sendDisk(ctx, shim, name, id); err != nil {
+			return err
+		}
+		parts = append(parts, layout.Part{Of: containerv1.Image{ID: id}, File: name})
+	}
+	defer func() {
+		if err != nil {
+			devices.CloseUnused(ctx, shim.SendFile)
+		}
+	}()
+	sent, err := devices.Send(ctx, "block-"+c.ID, shim.SendFile)
+	if err != nil {
+		return err
+	}
+	if _, ok := r.Root.(containerv1.Block); ok {
+		parts = append(sent, parts...) // the root's is the first of sent
+	} else {
+		parts = append(parts, sent...)
+	}
+	if ring := c.pod.shares.Ring(); ring != nil && len(c.Shares) > 0 {
+		name := "ring-" + c.ID
+		if err := c.pod.sendRing(ctx, shim, name, ring); err != nil {
+			return err
+		}
+		parts = append(parts, layout.Part{Of: containerv1.Block{Name: agentv1.RingDisk, ReadOnly: true}, File: name})
+	}
+	req.Rootfs = layout.EncodeRootfs(parts)
+	stdio := r.Stdio
+	if log, ok := stdio.(containerv1.Log); ok {
+		f, err := c.pod.e.paths.OpenLog(log.File)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		log.File = "log-" + c.ID
+		if err := shim.SendFile(ctx, log.File, f); err != nil {
+			return fmt.Errorf("send the log: %w", err)
+		}
+		stdio = log
+	}
+	req.Stdin, req.Stdout, req.Stderr = containerv1.EncodeStdio(stdio)
+	fault.Point("container.sent")
+	if _, err := shim.Task.Create(ctx, req); err != nil {
+		return err
+	}
+	return c.pod.fillVolumes(ctx, shim, c.Blocks)
 }

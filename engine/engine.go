@@ -22,16 +22,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/engine/disks"
@@ -55,7 +52,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostpath"
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 	"github.com/bulkhead-project/bulkhead/internal/place"
-	"github.com/bulkhead-project/bulkhead/internal/timeline"
 	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/network/cni"
@@ -141,20 +137,10 @@ type Engine struct {
 	unlock   func() error // releases the locks of lock
 	found    Reaped       // by Open
 
-	// ctx ends with Close; wg counts every goroutine. Both belong to spawn.
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
-	flights singleflight.Group
+	work
+	registry
 	events  hub.Hub[Event]
 	watches dirwatch.Watches
-	turns   chan struct{} // see admit
-
-	mu      sync.Mutex
-	closed  bool
-	pods    map[string]*pod // visible pods by id
-	working map[string]bool // ids of pods that are being started
 }
 
 var errClosed = failure.New(errdefs.ErrUnavailable, "the engine is closed")
@@ -193,8 +179,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		o: o, log: o.Logger, store: st, shims: o.Shims, images: o.Images, paths: o.HostPaths,
 		disks: disks.Disks{Store: st, Maker: scratch.Maker{Templates: o.Roots.Templates()}}, groups: o.Groups,
 		named: named.In(o.Roots.Data), missing: confine.Landlock(), unlock: unlock,
-		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
-		pods:  map[string]*pod{}, working: map[string]bool{},
+		registry: registry{pods: map[string]*pod{}, working: map[string]bool{}},
 	}
 	e.kinds = kinds.Kinds{
 		VMs: o.VMs, Parents: o.Parents, Networks: o.networks, Network: o.defaultNetwork(), Guest: o.Guest, Host: hostOf(),
@@ -204,7 +189,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		Store: st, Shims: e.shims, VMs: o.VMs, Images: e.images, Networks: o.networks, Disks: e.disks, Users: o.Users, Log: e.log,
 		Acquire: e.acquire,
 	}
-	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.begin()
 	e.watches.Spawn, e.watches.Match = e.spawn, volumes.Replaced
 	if e.found, err = e.Reap(ctx); err != nil {
 		return nil, errors.Join(err, e.Close(ctx))
@@ -331,75 +316,6 @@ func hostOf() sizing.Host {
 	return h
 }
 
-// startWork counts a goroutine that Close waits for. It returns false if the engine is closed. The goroutine must call
-// wg.Done when it returns.
-func (e *Engine) startWork() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return false
-	}
-	e.wg.Add(1)
-	return true
-}
-
-// spawn runs f in a goroutine that Close waits for. It returns false if the engine is closed.
-func (e *Engine) spawn(f func()) bool {
-	if !e.startWork() {
-		return false
-	}
-	go func() {
-		defer e.wg.Done()
-		f()
-	}()
-	return true
-}
-
-// do joins the running operation of key, or starts f with the engine's context. It returns the result, or ctx's
-// error. An operation continues when its request is cancelled.
-func (e *Engine) do(ctx context.Context, key string, f func(context.Context) (string, error)) (string, error) {
-	result := e.flights.DoChan(key, func() (any, error) {
-		if !e.startWork() {
-			return "", errClosed
-		}
-		defer e.wg.Done()
-		return f(timeline.Carry(e.ctx, ctx))
-	})
-	select {
-	case r := <-result:
-		id, _ := r.Val.(string)
-		return id, r.Err
-	case <-ctx.Done():
-		return "", failure.Wrap(ctx.Err(), "wait for %s, which continues", key)
-	}
-}
-
-// startsPerCPU is how many pods and containers are created concurrently for each CPU of the host. More would not be
-// faster in total, and single steps would miss their deadlines.
-const startsPerCPU = 4
-
-// admit waits for the caller's turn to create a pod or a container, in the order of the calls. It also returns when
-// ctx or the engine ends.
-func (e *Engine) admit(ctx context.Context) (done func(), err error) {
-	select {
-	case e.turns <- struct{}{}:
-		return func() { <-e.turns }, nil
-	case <-ctx.Done():
-		return nil, failure.Wrap(ctx.Err(), "wait for a turn to start")
-	}
-}
-
-// acquire waits for the operation on a pod, if clients see the pod.
-func (e *Engine) acquire(ctx context.Context, id string) (done func(), err error) {
-	e.mu.Lock()
-	p := e.pods[id]
-	e.mu.Unlock()
-	if p == nil {
-		return func() {}, nil
-	}
-	return p.done, p.acquire(ctx)
-}
-
 // Images returns the instance's image store.
 func (e *Engine) Images() *image.Store { return e.images }
 
@@ -416,31 +332,21 @@ func (e *Engine) HostPaths() hostpath.Dirs { return e.paths }
 // Close waits for all goroutines of the engine and ignores the end of ctx meanwhile; each goroutine is bounded by
 // itself. Networks without pods are removed.
 func (e *Engine) Close(ctx context.Context) error {
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		e.wg.Wait()
+	if !e.close() {
 		return nil
 	}
-	e.closed = true
-	e.mu.Unlock()
-	e.cancel()
-	e.wg.Wait()
 	ctx = context.WithoutCancel(ctx)
 	var err error
 	if e.kinds.Parents != nil {
 		err = errors.Join(err, e.kinds.Parents.Close())
 	}
-	e.mu.Lock()
-	pods := slices.Collect(maps.Values(e.pods))
-	e.mu.Unlock()
-	for _, p := range pods {
+	for _, p := range e.all() {
 		p.datagrams.Close()
 		p.release()
 	}
 	e.events.Close()
 	e.groups.Tidy()
-	live, liveErr := e.livePods()
+	live, liveErr := livePods(e.store)
 	err = errors.Join(err, liveErr)
 	if !live {
 		err = errors.Join(err, e.kinds.Networks.Release(ctx))
@@ -455,8 +361,8 @@ func (e *Engine) Close(ctx context.Context) error {
 
 // livePods reports whether a pod on disk may have a VM, even one that the engine does not hold after a failed
 // removal. An unreadable record counts as a VM.
-func (e *Engine) livePods() (bool, error) {
-	pods, damaged, err := e.store.Pods()
+func livePods(st *store.Store) (bool, error) {
+	pods, damaged, err := st.Pods()
 	live := slices.ContainsFunc(pods, func(p *store.Pod) bool { return p.Phase != store.Stopped })
 	return live || len(damaged) > 0 || err != nil, err
 }

@@ -15,8 +15,8 @@ func (e *Engine) Working() int {
 
 // SetClosed closes the engine, or opens it again.
 func (e *Engine) SetClosed(closed bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.closing.Lock()
+	defer e.closing.Unlock()
 	e.closed = closed
 }
 

@@ -116,12 +116,6 @@ func (p *pod) resume(ctx context.Context, c *link.Conn) error {
 	return nil
 }
 
-func (p *pod) isPaused() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.paused
-}
-
 // Pauses returns how often this engine has paused a pod's VM, and whether it is paused now. It makes no calls. For
 // an unknown pod it returns 0 and false.
 func (e *Engine) Pauses(id string) (times uint64, now bool) {
@@ -132,12 +126,6 @@ func (e *Engine) Pauses(id string) (times uint64, now bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pauses, p.paused
-}
-
-func (p *pod) setPaused(paused bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.paused = paused
 }
 
 // Facts returns the facts about the pod's VM. For a stopped pod they describe its last state.

@@ -70,23 +70,6 @@ func (p *pod) followPorts(ctx context.Context, c *link.Conn) {
 	p.report(ctx, "the ports of a pod are not updated any more", err)
 }
 
-// awaitRecord waits until the record fulfils a condition. It returns false if ctx ends before.
-func (p *pod) awaitRecord(ctx context.Context, condition func(*store.Pod) bool) bool {
-	for {
-		p.mu.Lock()
-		holds, renewed := condition(&p.record), p.renewed
-		p.mu.Unlock()
-		if holds {
-			return true
-		}
-		select {
-		case <-renewed:
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
 // portsPod is a pod and its current shim.
 type portsPod struct {
 	p *pod

@@ -7,10 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 
-	"github.com/containerd/errdefs"
 	"github.com/containerd/ttrpc"
 	"golang.org/x/time/rate"
 
@@ -36,8 +34,9 @@ import (
 // pod is the engine's state of a pod: its record, its connection to the shim and its containers. All of it can be
 // read again from disk and shim.
 type pod struct {
-	e  *Engine
-	id string
+	e *Engine
+	// vmState has mu, which guards the containers too.
+	vmState
 
 	// op is held to change the pod's phase or its set of containers. It is a channel so that a waiting caller can
 	// give up.
@@ -57,17 +56,8 @@ type pod struct {
 	// indoors is held while the process in the client's network namespace creates a socket.
 	indoors sync.Mutex
 
-	mu         sync.Mutex
-	record     store.Pod
-	conn       *link.Conn    // nil when there is no shim
-	renewed    chan struct{} // closed and replaced when conn, stuck or record change
-	stuck      error         // the last error of starting a new shim
-	paused     bool
-	pauses     uint64 // how often the VM was paused
 	containers map[string]*container
 	making     map[string]*container // containers that the shim may have and clients do not see yet
-	ending     bool                  // the VM is being ended: it needs no new shim
-	gone       bool                  // removed: for callers that found it before
 }
 
 // container is the engine's state of a container. The pod's mu guards the record except ID, Key, Name, ImageID,
@@ -86,9 +76,9 @@ const (
 
 func newPod(e *Engine, record *store.Pod) *pod {
 	p := &pod{
-		e: e, id: record.ID, record: *record, op: make(chan struct{}, 1),
-		pace:       rate.NewLimiter(guestRate, guestBurst),
-		containers: map[string]*container{}, making: map[string]*container{}, renewed: make(chan struct{}),
+		e: e, op: make(chan struct{}, 1), pace: rate.NewLimiter(guestRate, guestBurst),
+		vmState:    vmState{id: record.ID, store: e.store, over: e.ctx.Done(), record: *record, renewed: make(chan struct{})},
+		containers: map[string]*container{}, making: map[string]*container{},
 	}
 	p.datagrams = datagrams.New(p.openDatagrams, e.log.With("pod", p.id))
 	p.shares = shares.New(sharesPod{p}, shares.Host{
@@ -214,115 +204,6 @@ func (p *pod) stopped(ctx context.Context) bool {
 	return p.snapshot().Phase != store.Ready || p.removed()
 }
 
-// removed reports whether the pod was removed.
-func (p *pod) removed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.gone
-}
-
-// snapshot returns a copy of the record.
-func (p *pod) snapshot() store.Pod {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.record
-}
-
-// ended reports whether the pod's VM has ended or is being ended. The pod then only has to be stopped.
-func (p *pod) ended() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.record.Exit != "" || p.ending
-}
-
-// update changes the record and stores it.
-func (p *pod) update(change func(*store.Pod)) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	next := p.record
-	change(&next)
-	if err := p.e.store.PutPod(&next); err != nil {
-		return err
-	}
-	p.record = next
-	p.wake()
-	return nil
-}
-
-// setState is like update, but changes the record even if it cannot be stored. The error concerns the storing only.
-func (p *pod) setState(change func(*store.Pod)) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.setStateLocked(change)
-}
-
-// setStateLocked is called with mu held.
-func (p *pod) setStateLocked(change func(*store.Pod)) error {
-	change(&p.record)
-	p.wake()
-	return p.e.store.PutPod(&p.record)
-}
-
-// wake notifies the goroutines that wait for a change of conn or record; the caller holds mu.
-func (p *pod) wake() {
-	close(p.renewed)
-	p.renewed = make(chan struct{})
-}
-
-// shim returns the connection to the pod's shim. It returns an error if there is none.
-func (p *pod) shim() (*link.Conn, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn == nil {
-		return nil, p.notReady()
-	}
-	return p.conn, nil
-}
-
-// notReady is called with mu held.
-func (p *pod) notReady() error {
-	why := p.record.Exit
-	if why == "" {
-		why = string(p.record.Phase)
-		if p.record.Phase == store.Ready {
-			why = "its shim is being replaced"
-			if p.stuck != nil {
-				why = "its shim has died, and a new one cannot be started: " + p.stuck.Error()
-			}
-		}
-	}
-	return failure.New(errdefs.ErrFailedPrecondition, "pod %s is not ready: %s", shortid.Of(p.id), why)
-}
-
-// live returns the connection to the pod's shim. It waits while a dead shim is being replaced.
-func (p *pod) live(ctx context.Context) (*link.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
-	defer cancel()
-	for {
-		p.mu.Lock()
-		c, renewed := p.conn, p.renewed
-		if p.record.Phase != store.Ready || p.record.Exit != "" || p.ending || p.gone || c == nil && p.stuck != nil {
-			defer p.mu.Unlock()
-			return nil, p.notReady()
-		}
-		p.mu.Unlock()
-		if c != nil {
-			select {
-			case <-c.Done:
-			default:
-				return c, nil
-			}
-		}
-		select {
-		case <-renewed:
-		case <-p.e.ctx.Done():
-			return nil, errClosed
-		case <-ctx.Done():
-			return nil, failure.Wrap(ctx.Err(), "wait for another shim of pod %s", shortid.Of(p.id))
-		}
-	}
-}
-
 // lost reports whether a call failed because its shim died or was released. The caller cannot know whether the call
 // took effect.
 func lost(err error) bool {
@@ -380,9 +261,9 @@ func (e *Engine) place(ctx context.Context, r *store.Pod) (func(*exec.Cmd) error
 
 // hasState reports whether a shim could take over the pod. It needs the VM's configuration and the sandbox's state;
 // the latter is removed first at the end.
-func (e *Engine) hasState(id string) bool {
+func hasState(dir string) bool {
 	for _, name := range []string{layout.VMConfig, layout.Sandbox} {
-		if _, err := os.Lstat(filepath.Join(e.store.StateDir(id), name)); errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(dir, name)); errors.Is(err, os.ErrNotExist) {
 			return false
 		}
 	}
@@ -394,80 +275,4 @@ func (e *Engine) shimOptions(r *store.Pod) shim.Options {
 		ID: r.ID, Instance: e.o.Instance, StateDir: e.store.StateDir(r.ID), DataDir: e.store.DataDir(r.ID),
 		VM: r.VM, Owner: r.Owner, Path: e.o.Shim,
 	}
-}
-
-// release closes the connection to the shim. The pod keeps running.
-func (p *pod) release() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn != nil {
-		_ = p.conn.Close()
-		p.conn = nil
-	}
-}
-
-// find returns the pod by its id or a unique prefix of it.
-func (e *Engine) find(id string) (*pod, error) {
-	if id == "" {
-		return nil, failure.Invalid("no pod sandbox id is given")
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if p := e.pods[id]; p != nil {
-		return p, nil
-	}
-	var found *pod
-	for full, p := range e.pods {
-		if !strings.HasPrefix(full, id) {
-			continue
-		}
-		if found != nil {
-			return nil, failure.Invalid("pod sandbox %s: more than one id begins with this", id)
-		}
-		found = p
-	}
-	if found == nil {
-		return nil, failure.New(errdefs.ErrNotFound, "pod sandbox %.80s: not found", id)
-	}
-	return found, nil
-}
-
-// findContainer returns the container by its id or a unique prefix of it.
-func (e *Engine) findContainer(id string) (*container, error) {
-	if id == "" {
-		return nil, failure.Invalid("no container id is given")
-	}
-	var found *container
-	for _, p := range e.all() {
-		p.mu.Lock()
-		for full, c := range p.containers {
-			if full == id {
-				p.mu.Unlock()
-				return c, nil
-			}
-			if strings.HasPrefix(full, id) {
-				if found != nil {
-					p.mu.Unlock()
-					return nil, failure.Invalid("container %s: more than one id begins with this", id)
-				}
-				found = c
-			}
-		}
-		p.mu.Unlock()
-	}
-	if found == nil {
-		return nil, failure.New(errdefs.ErrNotFound, "container %.80s: not found", id)
-	}
-	return found, nil
-}
-
-// all returns the visible pods.
-func (e *Engine) all() []*pod {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	pods := make([]*pod, 0, len(e.pods))
-	for _, p := range e.pods {
-		pods = append(pods, p)
-	}
-	return pods
 }

@@ -239,7 +239,7 @@ func (e *Engine) reach(ctx context.Context, p *pod) (c *link.Conn, fresh bool, e
 	if !errors.Is(err, shim.ErrNotRunning) {
 		return nil, false, err
 	}
-	if !e.hasState(p.id) {
+	if !hasState(dir) {
 		p.recordExits(time.Now(), sandbox.ReasonVMKilled, "its VM is gone")
 		err := p.update(func(r *store.Pod) { r.Exit = "the VM is gone: the host was rebooted, or the VM was killed" })
 		return nil, false, err
@@ -290,29 +290,4 @@ func (p *pod) load() error {
 		p.containers[st.ID] = &container{pod: p, Stored: st, loaded: true}
 	}
 	return nil
-}
-
-// hold makes a pod visible to clients.
-func (e *Engine) hold(p *pod) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.pods[p.id] = p
-}
-
-// busy reports whether the engine holds the pod or works on it.
-func (e *Engine) busy(id string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.pods[id] != nil || e.working[id]
-}
-
-// work sets whether the pod with this id is being created.
-func (e *Engine) work(id string, on bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if on {
-		e.working[id] = true
-	} else {
-		delete(e.working, id)
-	}
 }

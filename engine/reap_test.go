@@ -114,7 +114,7 @@ func TestReapNames(t *testing.T) {
 		left[id] = kind != "half"
 		switch kind {
 		case "made":
-			e.work(id, true)
+			e.starting(id, true)
 		case "stuck":
 			err := e.store.MakePod(id)
 			if err == nil {
@@ -155,7 +155,7 @@ func TestReapPods(t *testing.T) {
 		case 4, 6:
 			putState(t, e, id, layout.VMConfig, layout.Sandbox)
 		case 5:
-			e.work(id, true)
+			e.starting(id, true)
 		}
 		held[id] = phase == store.Stopped || phase == store.Ready
 	}

@@ -53,7 +53,7 @@ func (p *pod) reconcile(ctx context.Context, c *link.Conn) error {
 		}
 		known[st.GetId()] = true
 		if ctr := p.container(st.GetId()); ctr != nil {
-			p.applyStatus(ctx, c, ctr, st)
+			ctr.applyStatus(ctx, c, st)
 		}
 	}
 	if !stopped {
@@ -88,23 +88,45 @@ func (p *pod) dropHalfMade(known map[string]bool) error {
 	return errors.Join(errs...)
 }
 
+// recordExits records an exit for every container without one, because its VM has ended.
+func (p *pod) recordExits(at time.Time, reason, message string) {
+	open := map[*container]time.Time{} // start times
+	p.mu.Lock()
+	for _, ctr := range p.containers {
+		if ctr.Exit == nil {
+			open[ctr] = ctr.Started
+		}
+	}
+	p.mu.Unlock()
+	for ctr, started := range open {
+		ctr.setExit(store.Exit{Code: exitKilled, Reason: reason, Message: message, Started: started, At: at})
+	}
+}
+
+// container returns the pod's container with that id, or nil.
+func (p *pod) container(id string) *container {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.containers[id]
+}
+
 // applyStatus takes over the status of one container.
-func (p *pod) applyStatus(ctx context.Context, c *link.Conn, ctr *container, st *shimv1.ContainerStatus) {
+func (c *container) applyStatus(ctx context.Context, shim *link.Conn, st *shimv1.ContainerStatus) {
 	state := sandbox.State(st.GetState())
 	started := time.Time{}
 	if st.GetStartedAt() != nil {
 		started = st.GetStartedAt().AsTime()
 	}
-	p.setUser(ctr, st.GetUser())
+	c.setUser(st.GetUser())
 	if !started.IsZero() {
-		p.setStarted(ctr, started)
+		c.setStarted(started)
 	}
 	if state != sandbox.Stopped {
 		return
 	}
-	p.mu.Lock()
-	ended := ctr.Exit != nil
-	p.mu.Unlock()
+	c.pod.mu.Lock()
+	ended := c.Exit != nil
+	c.pod.mu.Unlock()
 	if ended {
 		return
 	}
@@ -113,26 +135,26 @@ func (p *pod) applyStatus(ctx context.Context, c *link.Conn, ctr *container, st 
 		Started: started, At: st.GetExitedAt().AsTime(),
 	}
 	if exit.Reason == sandbox.ReasonOOMKilled && exit.Message == "" {
-		exit.Message = p.outOfMemory(ctr)
+		exit.Message = c.outOfMemory()
 	}
 	if st.GetExitedAt() == nil {
 		exit.At = time.Now()
 	}
-	if ctr.Termination != nil {
-		err := p.copyTermination(ctx, c, ctr)
+	if c.Termination != nil {
+		err := c.copyTermination(ctx, shim)
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return // the engine closes; the next one asks again
 		}
 		if err != nil {
-			p.e.log.Warn("copy a container's termination message", "container", ctr.ID, "error", err)
+			c.pod.e.log.Warn("copy a container's termination message", "container", c.ID, "error", err)
 		}
 	}
-	p.setExit(ctr, exit)
+	c.setExit(exit)
 }
 
 // outOfMemory describes the limit that a container exceeded.
-func (p *pod) outOfMemory(ctr *container) string {
-	own, r := ctr.demand(), p.snapshot()
+func (c *container) outOfMemory() string {
+	own, r := c.demand(), c.pod.snapshot()
 	switch {
 	case own.StatesMemory():
 		return fmt.Sprintf("it needed more memory than its limit of %d MiB", own.MemoryLimit>>20)
@@ -144,9 +166,9 @@ func (p *pod) outOfMemory(ctr *container) string {
 }
 
 // copyTermination copies the container's termination message to its file on the host.
-func (p *pod) copyTermination(ctx context.Context, c *link.Conn, ctr *container) error {
-	file, err := c.Ext.ReadFile(ctx, &shimv1.ReadFileRequest{
-		ContainerId: ctr.ID, Path: ctr.Termination.Container, Limit: maxTermination,
+func (c *container) copyTermination(ctx context.Context, shim *link.Conn) error {
+	file, err := shim.Ext.ReadFile(ctx, &shimv1.ReadFileRequest{
+		ContainerId: c.ID, Path: c.Termination.Container, Limit: maxTermination,
 	})
 	if failure.NotFound(err) {
 		return nil
@@ -155,7 +177,7 @@ func (p *pod) copyTermination(ctx context.Context, c *link.Conn, ctr *container)
 		return err
 	}
 	data := file.GetData()
-	root, name, err := p.e.paths.Open(ctr.Termination.Host)
+	root, name, err := c.pod.e.paths.Open(c.Termination.Host)
 	if err != nil {
 		return err
 	}
@@ -170,64 +192,42 @@ func (p *pod) copyTermination(ctx context.Context, c *link.Conn, ctr *container)
 }
 
 // setUser sets the user of a container's first process, once.
-func (p *pod) setUser(ctr *container, u *shimv1.User) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if u != nil && ctr.User == nil {
-		ctr.User = &store.User{UID: u.GetUid(), GID: u.GetGid(), Groups: u.GetGroups()}
+func (c *container) setUser(u *shimv1.User) {
+	c.pod.mu.Lock()
+	defer c.pod.mu.Unlock()
+	if u != nil && c.User == nil {
+		c.User = &store.User{UID: u.GetUid(), GID: u.GetGid(), Groups: u.GetGroups()}
 	}
 }
 
 // setStarted stores and publishes the start of a container, once.
-func (p *pod) setStarted(ctr *container, at time.Time) {
-	p.mu.Lock()
-	first := ctr.Started.IsZero()
+func (c *container) setStarted(at time.Time) {
+	c.pod.mu.Lock()
+	first := c.Started.IsZero()
 	if first {
-		ctr.Started = at
-		if err := p.e.store.PutContainer(p.id, &ctr.Container); err != nil {
-			p.e.log.Error("store a container's start", "container", ctr.ID, "error", err)
+		c.Started = at
+		if err := c.pod.e.store.PutContainer(c.pod.id, &c.Container); err != nil {
+			c.pod.e.log.Error("store a container's start", "container", c.ID, "error", err)
 		}
 	}
-	p.mu.Unlock()
+	c.pod.mu.Unlock()
 	if first {
-		p.e.emit(Started, p, ctr.ID)
+		c.pod.e.emit(Started, c.pod, c.ID)
 	}
 }
 
 // setExit stores and publishes the exit of a container, once.
-func (p *pod) setExit(ctr *container, exit store.Exit) {
-	p.mu.Lock()
-	first := ctr.Exit == nil
+func (c *container) setExit(exit store.Exit) {
+	c.pod.mu.Lock()
+	first := c.Exit == nil
 	if first {
-		ctr.Exit = &exit
-		if err := p.e.store.PutExit(p.id, ctr.ID, &exit); err != nil {
-			p.e.log.Error("store a container's end", "container", ctr.ID, "error", err)
+		c.Exit = &exit
+		if err := c.pod.e.store.PutExit(c.pod.id, c.ID, &exit); err != nil {
+			c.pod.e.log.Error("store a container's end", "container", c.ID, "error", err)
 		}
 	}
-	p.mu.Unlock()
+	c.pod.mu.Unlock()
 	if first {
-		p.e.emit(Stopped, p, ctr.ID)
+		c.pod.e.emit(Stopped, c.pod, c.ID)
 	}
-}
-
-// recordExits records an exit for every container without one, because its VM has ended.
-func (p *pod) recordExits(at time.Time, reason, message string) {
-	open := map[*container]time.Time{} // start times
-	p.mu.Lock()
-	for _, ctr := range p.containers {
-		if ctr.Exit == nil {
-			open[ctr] = ctr.Started
-		}
-	}
-	p.mu.Unlock()
-	for ctr, started := range open {
-		p.setExit(ctr, store.Exit{Code: exitKilled, Reason: reason, Message: message, Started: started, At: at})
-	}
-}
-
-// container returns the pod's container with that id, or nil.
-func (p *pod) container(id string) *container {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.containers[id]
 }

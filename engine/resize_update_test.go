@@ -163,7 +163,7 @@ func TestFit(t *testing.T) {
 	grouped(t, p, 0)
 	sized(p, sizing.Demand{})
 	c.Memory, c.Quota, c.Period = 800<<20, 150_000, 100_000
-	made := p.addCreating(&container{pod: p, Stored: store.Stored{Container: store.Container{ID: "making", Memory: 400 << 20}}})
+	made := (&container{pod: p, Stored: store.Stored{Container: store.Container{ID: "making", Memory: 400 << 20}}}).addCreating()
 	if err := p.grow(t.Context()); err != nil {
 		t.Fatal(err)
 	}

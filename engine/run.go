@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/engine/disks"
@@ -18,7 +17,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
-	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/network"
 )
@@ -89,14 +87,14 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 		} else {
 			e.kinds.VMs.Failed(ctx, b.record.VM, b.record.Template, err)
 		}
-		e.work(b.record.ID, false)
+		e.starting(b.record.ID, false)
 		b = &building{e: e, plan: p, begun: begun, mark: time.Now(), alone: true}
 		made, err = b.build(ctx)
 	}
 	if err == nil {
 		e.hold(made)
 	}
-	e.work(b.record.ID, false)
+	e.starting(b.record.ID, false)
 	b.observe(err)
 	if err != nil {
 		failed := &failure.Error{Text: "run pod " + r.Identity.Name, Err: err, More: b.console}
@@ -122,22 +120,6 @@ const startTries = 3
 // answers.
 func (b *building) mayRetry(err error) bool {
 	return err != nil && (b.record.Forked || !b.plan.Cold && grpccode.Of(err) == codes.DeadlineExceeded)
-}
-
-// existing returns the id of the ready pod with the key.
-func (e *Engine) existing(key string) (string, error) {
-	for _, p := range e.all() {
-		r := p.snapshot()
-		switch {
-		case r.Key != key:
-		case r.Phase == store.Ready && r.Exit == "":
-			return p.id, nil
-		default:
-			return "", failure.New(errdefs.ErrAlreadyExists,
-				"pod %s: a stopped one (%s) has the name and attempt: remove it, or use the next attempt", key, shortid.Of(p.id))
-		}
-	}
-	return "", nil
 }
 
 // AwaitStart waits for the end of the start of the pod with a key, if one is in progress, whatever its result. The error is
@@ -191,7 +173,7 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 	}()
 	b.from = b.e.predecessor(b.plan)
 	b.record.ID = store.NewID()
-	b.e.work(b.record.ID, true)
+	b.e.starting(b.record.ID, true)
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error

@@ -72,7 +72,7 @@ func (b *building) address(ctx context.Context) error {
 func (b *building) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
-	if err := b.e.sendScratch(ctx, b.record.ID, b.conn, b.plan.scratchSize()); err != nil {
+	if err := b.sendScratch(ctx); err != nil {
 		return err
 	}
 	for i, c := range b.attached.Cards {
@@ -91,14 +91,14 @@ func (b *building) create(ctx context.Context) error {
 }
 
 // sendScratch sends the scratch disk to the pod's shim. It creates the disk if the pod has none from a predecessor.
-func (e *Engine) sendScratch(ctx context.Context, id string, c *link.Conn, size int64) error {
-	disk, err := e.disks.Make(ctx, id, size)
+func (b *building) sendScratch(ctx context.Context) error {
+	disk, err := b.e.disks.Make(ctx, b.record.ID, b.plan.scratchSize())
 	if err != nil {
 		return failure.Wrap(err, "scratch disk")
 	}
 	defer disk.Close()
 	fault.Point("run.scratch")
-	return failure.Wrap(c.SendFile(ctx, layout.Scratch, disk), "scratch disk")
+	return failure.Wrap(b.conn.SendFile(ctx, layout.Scratch, disk), "scratch disk")
 }
 
 // boot waits until the VM is up and its agent has accepted the pod's configuration.

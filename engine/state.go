@@ -186,9 +186,6 @@ func (p *pod) state() Pod {
 	return out
 }
 
-// ready is called with mu held.
-func (p *pod) ready() bool { return p.record.Phase == store.Ready && p.record.Exit == "" }
-
 // snapshot is called with the pod's mu held.
 func (c *container) snapshot() Container {
 	s := Container{

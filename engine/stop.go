@@ -225,9 +225,7 @@ func (p *pod) remove(ctx context.Context) error {
 		ids = append(ids, id)
 	}
 	p.mu.Unlock()
-	p.e.mu.Lock()
-	delete(p.e.pods, p.id)
-	p.e.mu.Unlock()
+	p.e.drop(p.id)
 	for _, id := range append(ids, p.id) {
 		p.e.emit(Deleted, p, id)
 	}
