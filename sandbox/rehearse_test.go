@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/rehearsal"
 )
 
 // execOutput is the size of the rehearsal process's output: more than one message holds.
@@ -37,7 +38,7 @@ func (h *harness) rehearseShared(served *atomic.Int32) error {
 // endExecs ends n of the rehearsal's processes as soon as they start, and returns them.
 func (h *harness) endExecs(n int) (all []*fakeProc) {
 	for h.ctx.Err() == nil && len(all) < n {
-		p, err := h.agent.proc(agentv1.Process{Container: rehearsalName, Exec: rehearsalName})
+		p, err := h.agent.proc(agentv1.Process{Container: rehearsal.Name, Exec: rehearsal.Name})
 		if err == nil && !slices.Contains(all, p) {
 			h.write(p, "stdout", strings.Repeat("x", execOutput))
 			p.finish(agentv1.Exit{At: time.Now()})
@@ -54,14 +55,14 @@ func TestRehearse(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	ended := make(chan []*fakeProc, 1)
-	go func() { ended <- h.endExecs(rounds) }()
+	go func() { ended <- h.endExecs(rehearsal.Rounds) }()
 	h.must(h.rehearse())
 	for _, p := range <-ended {
 		if p.out["stdout"].acked != execOutput {
 			t.Errorf("%d bytes of its output are acknowledged", p.out["stdout"].acked)
 		}
 	}
-	if n := h.agent.count(agentv1.OpCreate); n != rounds {
+	if n := h.agent.count(agentv1.OpCreate); n != rehearsal.Rounds {
 		t.Errorf("%d containers", n)
 	}
 	h.agent.mu.Lock()
@@ -90,7 +91,7 @@ func TestRehearse(t *testing.T) {
 func TestRehearseShared(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	go h.endExecs(2 * rounds)
+	go h.endExecs(2 * rehearsal.Rounds)
 	var served atomic.Int32
 	h.must(h.rehearseShared(&served))
 	if served.Load() != 0 {
@@ -98,11 +99,11 @@ func TestRehearseShared(t *testing.T) {
 	}
 	h.agent.mu.Lock()
 	defer h.agent.mu.Unlock()
-	if n := len(h.agent.created); n != 2*rounds {
-		t.Fatalf("%d containers, want %d", n, 2*rounds)
+	if n := len(h.agent.created); n != 2*rehearsal.Rounds {
+		t.Fatalf("%d containers, want %d", n, 2*rehearsal.Rounds)
 	}
 	for i, c := range h.agent.created {
-		if root := c.RootRecord; (root.Share == "auto-share") != (i < rounds) {
+		if root := c.RootRecord; (root.Share == "auto-share") != (i < rehearsal.Rounds) {
 			t.Errorf("container %d has the root %+v", i, root)
 		}
 	}
@@ -131,7 +132,7 @@ func TestRehearsalThatFails(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)
 			h.agent.refuse(op, boom)
-			go h.endExecs(2 * rounds)
+			go h.endExecs(2 * rehearsal.Rounds)
 			var served atomic.Int32
 			if err := h.rehearseShared(&served); err == nil || !strings.Contains(err.Error(), "boom") {
 				t.Errorf("rehearsal: %v", err)
