@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/hostoom"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/records"
 )
 
 // behaviours are requirements, and mistakes of earlier projects, each with the tests that cover it. A line names tests
@@ -100,7 +101,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	if after := descriptors(t, filepath.Join(h.dir, "lock")); after != before {
 		t.Errorf("%d descriptors of the lock, %d before", after, before)
 	}
-	if err := (&store{dir: t.TempDir() + "/none"}).locked(func() error { return nil }); err == nil {
+	if err := (&records.Store{Dir: t.TempDir() + "/none"}).Locked(func() error { return nil }); err == nil {
 		t.Error("a lock in a missing directory was acquired")
 	}
 }

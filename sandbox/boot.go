@@ -93,7 +93,7 @@ func (s *Sandbox) phase(name string, f func() error) error {
 	err := f()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state.Phases = append(s.state.Phases, Phase{name, time.Since(began).Microseconds()})
+	s.state.Phases = append(s.state.Phases, Phase{Name: name, Microseconds: time.Since(began).Microseconds()})
 	return err
 }
 

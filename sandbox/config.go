@@ -70,11 +70,11 @@ type ContainerConfig struct {
 // Volume is an image or a block device that a container has beside its root.
 type Volume struct {
 	// ID is the image's id, or the block device's name in the VM.
-	ID string `json:"id"`
+	ID string
 	// Disk may be nil for a disk that the VM already has.
-	Disk *os.File `json:"-"`
+	Disk *os.File
 	// Block tells the VM how to use a block device; it is nil for an image.
-	Block *containerv1.Block `json:"-"`
+	Block *containerv1.Block
 }
 
 // disk converts the volume for the VM's slots.
@@ -191,12 +191,10 @@ type RestoreFiles struct {
 	Logs map[string]*os.File
 }
 
-// flushTimeout bounds the guest's flush before its VM is killed, and killTimeout the kill itself. lockTimeout bounds
-// the wait for the store's lock.
+// flushTimeout bounds the guest's flush before its VM is killed, and killTimeout the kill itself.
 const (
 	flushTimeout = 5 * time.Second
 	killTimeout  = 30 * time.Second
-	lockTimeout  = 10 * time.Second
 )
 
 func (o Options) withDefaults() Options {

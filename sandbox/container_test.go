@@ -288,16 +288,6 @@ func TestRingYields(t *testing.T) {
 	has("images give way", "of-d", agentv1.RingDisk)
 }
 
-// TestNoContainerHoldsTheRing: a container's record omits the disk for large answers, so the disk yields after a
-// restart too.
-func TestNoContainerHoldsTheRing(t *testing.T) {
-	t.Parallel()
-	c := containerRecord{Volumes: []Volume{{ID: "one"}, {ID: agentv1.RingDisk}}}
-	if got := c.disks(); !slices.Equal(got, []string{"one"}) {
-		t.Errorf("the record holds %q", got)
-	}
-}
-
 func TestImagesShareSlots(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/records"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
@@ -120,24 +121,38 @@ func described(err error) error {
 	return err
 }
 
+// record returns the stored part of the configuration.
+func (c *ContainerConfig) record() records.ContainerConfig {
+	var volumes []records.Volume
+	for _, v := range c.Volumes {
+		volumes = append(volumes, records.Volume{ID: v.ID})
+	}
+	return records.ContainerConfig{
+		ID: c.ID, RootRecord: containerv1.RecordOf(c.Root), Volumes: volumes, Terminal: c.Terminal,
+		StdioRecord: records.StdioOf(c.Stdio),
+	}
+}
+
 // createFiles creates the container's files in the state directory.
 func (s *Sandbox) createFiles(p *process, c ContainerConfig, rollback *undo.Stack) error {
-	dir := s.store.container(c.ID)
+	dir := s.store.Container(c.ID)
 	rollback.Push("directory", func(context.Context) error { return os.RemoveAll(dir) })
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := s.store.write(s.store.container(c.ID, "config.json"), c.record()); err != nil {
+	if err := s.store.Write(s.store.Container(c.ID, "config.json"), c.record()); err != nil {
 		return err
 	}
 	if c.Log == nil {
 		return nil
 	}
-	w, err := logs.Open(s.store.container(c.ID, "log"), c.Log, s.config.LogBytes)
+	w, err := logs.Open(s.store.Container(c.ID, "log"), c.Log, s.config.LogBytes)
 	if err != nil {
 		return err
 	}
+	s.processes.mu.Lock()
 	p.log = w
+	s.processes.mu.Unlock()
 	rollback.Push("log's record", func(context.Context) error { return w.Close() })
 	return nil
 }

@@ -112,7 +112,7 @@ func TestDeleteThatLeavesFiles(t *testing.T) {
 	h := running(t)
 	h.must(h.box.CreateContainer(h.ctx, h.container("c")))
 	h.box.processes.mu.Lock()
-	h.box.store.dir = "/none"
+	h.box.store.Dir = "/none"
 	h.box.processes.mu.Unlock()
 	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"}); err == nil || !strings.Contains(err.Error(), "delete container c") {
 		t.Error(err)

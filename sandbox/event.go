@@ -5,6 +5,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/records"
 )
 
 // Process identifies a container's first process (Exec empty) or an exec'd one.
@@ -53,12 +54,4 @@ const (
 )
 
 // Exit describes how a process ended.
-type Exit struct {
-	// Code is 0 to 255: 128+n for signal n, 126 for a command that cannot be executed, 127 for a missing one, 137 if
-	// the VM ended first.
-	Code    int       `json:"code"`
-	Signal  int       `json:"signal,omitempty"`
-	Reason  string    `json:"reason"`
-	Message string    `json:"message,omitempty"`
-	At      time.Time `json:"at"`
-}
+type Exit = records.Exit

@@ -62,21 +62,13 @@ func (s *Sandbox) watch(m *liveVM) {
 	close(m.Gone)
 }
 
-// why formats the exit for users.
-func (s sandboxState) why() string {
-	if s.ExitMessage == "" {
-		return s.ExitReason
-	}
-	return s.ExitReason + ": " + s.ExitMessage
-}
-
 // setStopped makes the sandbox Stopped; the caller holds mu.
 func (s *Sandbox) setStopped(reason, message string) {
 	s.state.State, s.state.StoppedAt = Stopped, now()
 	s.state.ExitReason, s.state.ExitMessage = reason, message
 	s.saveOrLog()
 	fault.Point("sandbox.stopped")
-	s.emit(Event{Kind: SandboxStopped, Message: s.state.why()})
+	s.emit(Event{Kind: SandboxStopped, Message: s.state.Why()})
 	select {
 	case <-s.stopped:
 	default:

@@ -7,6 +7,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/records"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
@@ -102,11 +103,11 @@ func (p *process) status() ProcessStatus {
 	}
 }
 
-func (p *process) stored() processState {
-	return processState{
+func (p *process) stored() records.Process {
+	return records.Process{
 		Leased: p.host != nil && p.host.leased,
 		Exec:   p.id.Exec, State: p.state, PID: p.pid, Terminal: p.terminal,
-		stdioRecord: recordOf(p.stdio), Exit: p.exit, CreatedAt: p.createdAt, StartedAt: p.startedAt,
+		StdioRecord: records.StdioOf(p.stdio), Exit: p.exit, CreatedAt: p.createdAt, StartedAt: p.startedAt,
 		User: p.user, OOMKills: p.oomKills,
 	}
 }

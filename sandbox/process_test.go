@@ -51,7 +51,7 @@ func TestStoredByAge(t *testing.T) {
 	err := h.box.storeContainer("c")
 	h.box.processes.mu.Unlock()
 	h.must(err)
-	_, st, err := h.box.store.readContainer("c")
+	_, st, err := h.box.store.ReadContainer("c")
 	h.must(err)
 	var order []string
 	for _, p := range st.Processes {
@@ -60,8 +60,8 @@ func TestStoredByAge(t *testing.T) {
 	if want := []string{"", "e2", "e0", "e4", "e1", "e3"}; !slices.Equal(order, want) {
 		t.Errorf("stored as %q", order)
 	}
-	dir := h.box.store.dir
-	h.box.store.dir = "/none"
+	dir := h.box.store.Dir
+	h.box.store.Dir = "/none"
 	id := Process{Container: "c", Exec: "late"}
 	if err := h.box.CreateExec(h.ctx, ExecConfig{Process: id, Stdio: containerv1.Discard{}}); err == nil {
 		t.Error("an exec was created without a stored state")
@@ -72,7 +72,7 @@ func TestStoredByAge(t *testing.T) {
 	h.box.processes.mu.Lock()
 	h.box.storeOrLog("c")
 	h.box.saveOrLog()
-	h.box.store.dir = dir
+	h.box.store.Dir = dir
 	h.box.processes.mu.Unlock()
 	if n := strings.Count(h.log.String(), "state not stored"); n != 2 {
 		t.Errorf("logged %d times, want 2:\n%s", n, h.log)
@@ -84,14 +84,14 @@ func TestStoreNothing(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.started("c")
-	path := h.box.store.container("c", "state.json")
+	path := h.box.store.Container("c", "state.json")
 	h.must(os.Remove(path))
 	h.box.processes.mu.Lock()
 	defer h.box.processes.mu.Unlock()
 	h.must(h.box.storeContainer("none"))
-	h.box.store.removed = true
+	h.box.store.Stop()
 	h.must(h.box.storeContainer("c"))
-	for _, path := range []string{path, h.box.store.container("none")} {
+	for _, path := range []string{path, h.box.store.Container("none")} {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is there: %v", path, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/records"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/work"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
@@ -23,7 +24,7 @@ import (
 // A process stays in the table from reserve, createExec or load until forget. Its exit is final, and comes at the
 // latest with the end of its VM (endAll).
 type processes struct {
-	store       *store
+	store       *records.Store
 	emit        func(Event) // called with mu held, so that events are queued in the order of the changes
 	work        *work.Group
 	log         *slog.Logger
@@ -93,19 +94,19 @@ func (t *processes) storeContainer(id string) error {
 	if t.all[Process{Container: id}] == nil {
 		return nil
 	}
-	st := containerState{Version: stateVersion}
+	st := records.Container{Version: records.Version}
 	for _, p := range t.all {
 		if p.id.Container == id {
 			st.Processes = append(st.Processes, p.stored())
 		}
 	}
-	slices.SortFunc(st.Processes, func(a, b processState) int {
+	slices.SortFunc(st.Processes, func(a, b records.Process) int {
 		if a.Exec == "" || b.Exec == "" {
 			return cmp.Compare(a.Exec, b.Exec)
 		}
 		return a.CreatedAt.Compare(b.CreatedAt)
 	})
-	return t.store.write(t.store.container(id, "state.json"), st)
+	return t.store.Write(t.store.Container(id, "state.json"), st)
 }
 
 // storeOrLog is storeContainer for a change that cannot be undone. The caller holds mu.
@@ -245,7 +246,7 @@ func (t *processes) forget(p *process) (Exit, error) {
 		}
 	}
 	p.drop()
-	if err := t.store.locked(func() error { return os.RemoveAll(t.store.container(p.id.Container)) }); err != nil {
+	if err := t.store.Locked(func() error { return os.RemoveAll(t.store.Container(p.id.Container)) }); err != nil {
 		return *p.exit, fmt.Errorf("delete %s: %w", p.subject(), err)
 	}
 	return *p.exit, nil
@@ -277,23 +278,23 @@ func (t *processes) closeLogs() {
 }
 
 // load adds the stored processes of a container, without their VM.
-func (t *processes) load(c containerRecord, st containerState) {
+func (t *processes) load(c records.ContainerConfig, st records.Container) {
 	for _, stored := range st.Processes {
 		t.all[Process{Container: c.ID, Exec: stored.Exec}] = t.loadProcess(c, stored)
 	}
 }
 
-func (t *processes) loadProcess(c containerRecord, st processState) *process {
-	stdio := st.stdio()
+func (t *processes) loadProcess(c records.ContainerConfig, st records.Process) *process {
+	stdio := st.Stdio()
 	if st.Exec == "" {
-		stdio = c.stdio()
+		stdio = c.Stdio()
 	}
 	p := t.newProcess(Process{Container: c.ID, Exec: st.Exec}, nil, st.Terminal, stdio)
 	p.state, p.pid, p.exit = st.State, st.PID, st.Exit
 	p.createdAt, p.startedAt, p.user, p.restored = st.CreatedAt, st.StartedAt, st.User, true
 	p.oomKills = st.OOMKills
 	if st.Exec == "" {
-		p.disks = c.disks()
+		p.disks = c.Disks()
 	} else if p.host == nil {
 		close(p.attached) // its client is gone
 	}
@@ -323,7 +324,7 @@ func (t *processes) openLogs(files map[string]*os.File, limit int64) error {
 		}
 		file := files[p.id.Container]
 		delete(files, p.id.Container)
-		w, err := logs.Open(t.store.container(p.id.Container, "log"), file, limit)
+		w, err := logs.Open(t.store.Container(p.id.Container, "log"), file, limit)
 		if err != nil {
 			return fmt.Errorf("log of %s: %w", p.subject(), err)
 		}

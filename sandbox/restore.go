@@ -10,6 +10,8 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/records"
 )
 
 // Restore returns the sandbox in StateDir, with the VM, the containers and the logs as the previous shim left them. If
@@ -52,7 +54,7 @@ func (f RestoreFiles) close() {
 // load reads the stored state and changes nothing.
 func (s *Sandbox) load() error {
 	self := s.state.Owner
-	st, err := s.store.readState()
+	st, err := s.store.ReadSandbox()
 	if err != nil {
 		return err
 	}
@@ -61,21 +63,26 @@ func (s *Sandbox) load() error {
 	}
 	st.Owner = self
 	s.state = st
-	c, err := s.store.readConfig()
+	var c Config
+	path := s.store.Path("config.json")
+	err = atomicfile.ReadJSON(path, &c)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // the sandbox has no pod yet
+	}
+	if err == nil && c.Version != ConfigVersion {
+		err = records.Corrupt(path, "version %d is not %d", c.Version, ConfigVersion)
 	}
 	if err != nil {
 		return err
 	}
 	s.config, s.created = c, true
 	s.devices.Slots.Init(c.VM)
-	ids, err := s.store.containers()
+	ids, err := s.store.Containers()
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		c, st, err := s.store.readContainer(id)
+		c, st, err := s.store.ReadContainer(id)
 		if err != nil {
 			return err
 		}

@@ -1,12 +1,10 @@
 package sandbox
 
 import (
-	"encoding/json"
 	"errors"
 	"net"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,14 +16,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/records"
 )
 
 // crash closes the sandbox like kill -9: it writes nothing more.
 func (h *harness) crash() {
 	h.t.Helper()
-	h.box.store.mu.Lock()
-	h.box.store.removed = true
-	h.box.store.mu.Unlock()
+	h.box.store.Stop()
 	h.box.Close()
 }
 
@@ -121,9 +118,7 @@ func TestRestoreHalfMounted(t *testing.T) {
 				h.agent.mounts["image-c"] = 1
 				h.agent.mu.Unlock()
 			}
-			h.box.store.mu.Lock()
-			h.box.store.removed = true
-			h.box.store.mu.Unlock()
+			h.box.store.Stop()
 			conn.Close()
 		})
 		if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil {
@@ -417,10 +412,10 @@ func TestRestoreLeavesAnotherShimsSandbox(t *testing.T) {
 	defer other.Process.Kill()
 	owner, err := procid.Of(other.Process.Pid)
 	h.must(err)
-	st, err := h.box.store.readState()
+	st, err := h.box.store.ReadSandbox()
 	h.must(err)
 	st.Owner = owner
-	h.must((&store{dir: h.dir}).write(h.dir+"/state.json", st))
+	h.must((&records.Store{Dir: h.dir}).Write(h.dir+"/state.json", st))
 	if err := h.restore(RestoreFiles{}); !errors.Is(err, errdefs.ErrConflict) {
 		t.Errorf("restore: %v", err)
 	}
@@ -431,35 +426,14 @@ func TestRestoreOfAHalfStartedSandbox(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.crash()
-	st, err := h.box.store.readState()
+	st, err := h.box.store.ReadSandbox()
 	h.must(err)
 	st.State, st.Starting = Ready, true
-	h.must((&store{dir: h.dir}).write(h.dir+"/state.json", st))
+	h.must((&records.Store{Dir: h.dir}).Write(h.dir+"/state.json", st))
 	h.must(h.restore(RestoreFiles{}))
 	reason, err := h.box.WaitStopped(h.ctx)
 	h.must(err)
 	if reason != ReasonStartFailed || !h.vm().killed {
 		t.Errorf("reason %q, killed %v", reason, h.vm().killed)
-	}
-}
-
-// TestStdioIsWhatWasStored: stored standard streams are read back, also from containers that an earlier version stored.
-func TestStdioIsWhatWasStored(t *testing.T) {
-	t.Parallel()
-	for _, want := range []containerv1.Stdio{
-		containerv1.Log{}, containerv1.Log{Stdin: containerv1.StdinOnce}, containerv1.Stream{Stdin: containerv1.OpenStdin},
-		containerv1.Stream{}, containerv1.Discard{}, containerv1.Discard{Stdin: containerv1.StdinOnce},
-		containerv1.Descriptors{}, containerv1.Descriptors{Stdin: true},
-	} {
-		if got := recordOf(want).stdio(); got != want {
-			t.Errorf("%#v is read back as %#v", want, got)
-		}
-	}
-	var former containerRecord
-	if err := json.Unmarshal([]byte(`{"id":"c","imageID":"i","volumes":[{"id":"v"}],"stdin":true,"output":"log"}`), &former); err != nil {
-		t.Fatal(err)
-	}
-	if ids := former.disks(); !slices.Equal(ids, []string{"i", "v"}) || former.stdio() != (containerv1.Log{Stdin: containerv1.OpenStdin}) {
-		t.Errorf("disks %q, streams %#v", ids, former.stdio())
 	}
 }

@@ -40,18 +40,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/devices"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/queue"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/records"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/work"
 )
 
 // Sandbox is one pod's VM with its containers. New or Restore creates it, and Close releases it.
+//
+// It owns the VM's life. Its processes and its devices have their own mutexes, which are locked after mu.
 type Sandbox struct {
-	*processes
-	o       Options
-	log     *slog.Logger
-	store   *store
-	work    *work.Group // ends with Close
-	devices *devices.Devices
-	events  *queue.Queue[Event]
+	*processes // has the methods for streams, exits and leases
+	o          Options
+	log        *slog.Logger
+	store      *records.Store
+	work       *work.Group // ends with Close
+	devices    *devices.Devices
+	events     *queue.Queue[Event]
 
 	// op is held by the current life cycle operation.
 	op chan struct{}
@@ -60,7 +63,7 @@ type Sandbox struct {
 	created   bool
 	deleted   bool
 	config    Config
-	state     sandboxState
+	state     records.Sandbox
 	stopped   chan struct{}           // closed while the state is Stopped
 	booting   *boot                   // the latest start of a VM
 	vm        *liveVM                 // nil without a VM
@@ -75,7 +78,7 @@ func New(o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.store.readState(); !errors.Is(err, os.ErrNotExist) {
+	if _, err := s.store.ReadSandbox(); !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("create a sandbox in %s: %w", o.StateDir, errors.Join(errdefs.ErrAlreadyExists, err))
 	}
 	if err := s.save(); err != nil {
@@ -98,10 +101,10 @@ func newSandbox(o Options) (*Sandbox, error) {
 	}
 	o = o.withDefaults()
 	s := &Sandbox{
-		o: o, log: o.Logger, store: &store{dir: o.StateDir}, work: work.New(), events: queue.New[Event](),
+		o: o, log: o.Logger, store: &records.Store{Dir: o.StateDir}, work: work.New(), events: queue.New[Event](),
 		op:      make(chan struct{}, 1),
 		stopped: make(chan struct{}),
-		state:   sandboxState{Version: stateVersion, Owner: self, State: Ready},
+		state:   records.Sandbox{Version: records.Version, Owner: self, State: Ready},
 	}
 	s.devices = devices.New(o.CallTimeout, func() error {
 		s.mu.Lock()
@@ -158,7 +161,7 @@ func (s *Sandbox) subject() string {
 // save stores the state. The caller holds mu or has the only reference.
 func (s *Sandbox) save() error {
 	s.state.Record = s.devices.Record()
-	return s.store.write(s.store.path("state.json"), s.state)
+	return s.store.Write(s.store.Path("state.json"), s.state)
 }
 
 // saveOrLog is save for a change that cannot be undone.
@@ -193,7 +196,7 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 	if err := expect(s.subject(), "create", s.state.State, Ready); err != nil {
 		return err
 	}
-	if err := s.store.write(s.store.path("config.json"), c); err != nil {
+	if err := s.store.Write(s.store.Path("config.json"), c); err != nil {
 		return fmt.Errorf("create sandbox %s: %w", c.ID, err)
 	}
 	fault.Point("sandbox.created")
@@ -229,7 +232,7 @@ func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 	s.processes.clear()
 	s.deleted = true
 	s.logIf("close the scratch disk", s.devices.Close())
-	if err := s.store.remove(); err != nil {
+	if err := s.store.Remove(); err != nil {
 		return fmt.Errorf("delete %s: %w", s.subject(), err)
 	}
 	fault.Point("sandbox.removed")
@@ -269,7 +272,7 @@ func (s *Sandbox) Status() Status {
 	st := Status{
 		State: s.state.State, Config: s.config, Guest: s.state.Guest,
 		MemoryMiB: s.devices.Record().MemoryMiB, Phases: append([]Phase(nil), s.state.Phases...),
-		ExitReason: s.state.why(), CreatedAt: s.config.Created,
+		ExitReason: s.state.Why(), CreatedAt: s.config.Created,
 		StartedAt: s.state.StartedAt, StoppedAt: s.state.StoppedAt, Processes: s.statuses(),
 	}
 	if s.state.VM != nil {

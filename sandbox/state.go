@@ -11,24 +11,20 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/records"
 )
 
 // State is the state of a sandbox, a container or a process.
-type State string
+type State = records.State
 
 // The states: Ready → Running ⇄ Paused, any of them → Stopped. A stopped sandbox can start again, a stopped container
 // cannot.
 const (
-	Ready   State = "ready"
-	Running State = "running"
-	Paused  State = "paused"
-	Stopped State = "stopped"
+	Ready   = records.Ready
+	Running = records.Running
+	Paused  = records.Paused
+	Stopped = records.Stopped
 )
-
-// Valid reports whether s is one of the four states. Stored states are checked with it.
-func (s State) Valid() bool {
-	return s == Ready || s == Running || s == Paused || s == Stopped
-}
 
 // Errors of this package, matched with errors.Is.
 var (
@@ -66,10 +62,7 @@ func expect(subject, action string, have State, want ...State) error {
 }
 
 // Phase is one step of the start, with its duration.
-type Phase struct {
-	Name         string `json:"name"`
-	Microseconds int64  `json:"microseconds"`
-}
+type Phase = records.Phase
 
 // Status describes the sandbox at one moment. It is the caller's own copy.
 type Status struct {

@@ -23,7 +23,7 @@ var (
 		"image":            2950,
 		"pod":              2650,
 		"pod/podapi":       3250,
-		"sandbox":          4136,
+		"sandbox":          3688,
 		"tools/bench/rows": 2550,
 	}
 	largeTypes = map[string]int{
