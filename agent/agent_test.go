@@ -2,12 +2,14 @@ package agent
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -59,5 +61,49 @@ func TestRoots(t *testing.T) {
 		if at, _, err := (&Agent{}).lower(t.Context(), &container{}, agentv1.Create{RootRecord: tt.root}); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %q, %v", tt.name, at, err)
 		}
+	}
+}
+
+// TestReplaced checks that an operation that waits for the removal of a container leaves a new one with its id alone.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	const id = "web"
+	name := agentv1.Process{Container: id}
+	for call, operation := range map[string]func(*Agent) error{
+		"delete": func(a *Agent) error { _, err := a.delete(t.Context(), name); return err },
+		"start":  func(a *Agent) error { return a.start(t.Context(), name) },
+		"freeze": func(a *Agent) error { return a.freeze(t.Context(), id, true) },
+		"update": func(a *Agent) error { return a.update(t.Context(), agentv1.Update{Container: id}) },
+	} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			group, dir := cgroup.Dir(t.TempDir()), t.TempDir()
+			made := func() *container {
+				c := &container{id: id, dir: dir, cgroup: group, started: true, procs: map[string]*process{}}
+				c.op.Lock()
+				return c
+			}
+			before, after := made(), made()
+			a := &Agent{containers: map[string]*container{id: before}}
+			put := func(c *container) {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				a.containers[id] = c
+			}
+			result := make(chan error, 1)
+			go func() { result <- operation(a) }()
+			time.Sleep(100 * time.Millisecond) // a later call waits for the new container, which is also removed
+			put(after)
+			before.op.Unlock()
+			time.Sleep(100 * time.Millisecond)
+			put(nil)
+			after.op.Unlock()
+			if err := <-result; !errors.Is(err, errdefs.ErrNotFound) {
+				t.Errorf("got %v, want not found", err)
+			}
+			if files, err := os.ReadDir(string(group)); err != nil || len(files) != 0 {
+				t.Errorf("the call wrote to the new container's cgroup: %v, %v", files, err)
+			}
+		})
 	}
 }

@@ -74,6 +74,21 @@ func (a *Agent) container(id string) (*container, error) {
 	return c, nil
 }
 
+// lock returns a container with op held. A container that another call removes before that is not found, even if a new
+// container has its id by then.
+func (a *Agent) lock(id string) (*container, error) {
+	c, err := a.container(id)
+	if err != nil {
+		return nil, err
+	}
+	c.op.Lock()
+	if now, _ := a.container(id); now != c {
+		c.op.Unlock()
+		return nil, fmt.Errorf("container %s has been removed: %w", id, errdefs.ErrNotFound)
+	}
+	return c, nil
+}
+
 func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, error) {
 	if !containerv1.ValidID(r.Container) {
 		return agentv1.Created{}, fmt.Errorf("container id %.128q: %w", r.Container, errdefs.ErrInvalidArgument)
@@ -372,26 +387,20 @@ func (a *Agent) remove(c *container) error {
 	c.releases = nil
 	a.ooms.Remove(c.id)
 	a.mu.Lock()
-	entered := a.containers[c.id] == c // and no other call has removed it
-	if entered {
-		delete(a.containers, c.id)
-	}
+	delete(a.containers, c.id)
 	a.mu.Unlock()
-	if entered {
-		a.pod.Leave()
-	}
+	a.pod.Leave()
 	return nil
 }
 
 func (a *Agent) start(_ context.Context, r agentv1.Process) error {
-	c, err := a.container(r.Container)
-	if err != nil {
-		return err
-	}
 	if r.Exec != "" {
 		return fmt.Errorf("an exec'd process runs without a start: %w", errdefs.ErrInvalidArgument)
 	}
-	c.op.Lock()
+	c, err := a.lock(r.Container)
+	if err != nil {
+		return err
+	}
 	defer c.op.Unlock()
 	if c.started {
 		return fmt.Errorf("container %s is already started: %w", c.id, agentv1.ErrBusy)
@@ -407,11 +416,10 @@ func (a *Agent) start(_ context.Context, r agentv1.Process) error {
 
 // freeze pauses or resumes a container.
 func (a *Agent) freeze(ctx context.Context, id string, frozen bool) error {
-	c, err := a.container(id)
+	c, err := a.lock(id)
 	if err != nil {
 		return err
 	}
-	c.op.Lock()
 	defer c.op.Unlock()
 	if frozen && !c.started {
 		return fmt.Errorf("container %s is not started: %w", id, agentv1.ErrBusy)
@@ -434,11 +442,10 @@ func (a *Agent) update(ctx context.Context, r agentv1.Update) error {
 	if r.Container == "" {
 		return limits.Pod(r.Limits)
 	}
-	c, err := a.container(r.Container)
+	c, err := a.lock(r.Container)
 	if err != nil {
 		return err
 	}
-	c.op.Lock()
 	defer c.op.Unlock()
 	dir, err := os.MkdirTemp(c.dir, "update")
 	if err != nil {

@@ -324,11 +324,10 @@ func (a *Agent) wait(ctx context.Context, name agentv1.Process) (agentv1.Exit, e
 }
 
 func (a *Agent) delete(_ context.Context, name agentv1.Process) (agentv1.Exit, error) {
-	c, err := a.container(name.Container)
+	c, err := a.lock(name.Container)
 	if err != nil {
 		return agentv1.Exit{}, err
 	}
-	c.op.Lock()
 	defer c.op.Unlock()
 	_, p, err := a.process(name)
 	if err != nil && name.Exec == "" {
