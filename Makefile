@@ -259,8 +259,8 @@ build/guest-flags: force
 	@echo '$(KERNEL_FLAGS)' | cmp -s - $@ || echo '$(KERNEL_FLAGS)' >$@
 
 # It needs no C library.
-build/launcher: guest/launcher/launcher.c guest/launcher/flags | build/setup-build
-	$(CC) $$(cat guest/launcher/flags) -o $@ $<
+build/launcher: $(wildcard guest/launcher/*) | build/setup-build
+	$(CC) $$(cat guest/launcher/flags) -o $@ $(filter %.c,$^)
 
 $(BUNDLE): bin/bulkhead-agent $(TOOL) build/crun/source build/launcher $(KERNEL_INPUTS) build/guest-flags
 	@$(TOOL) bundle $(KERNEL_FLAGS) --crun-source build/crun/source --agent bin/bulkhead-agent --out $(@D)

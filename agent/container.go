@@ -204,18 +204,12 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	if err := a.limits.GrowTasks(); err != nil {
 		return nil, err
 	}
-	config, err := s.Encode()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(c.dir, "config.json"), config, 0o600); err != nil {
-		return nil, err
-	}
 	end()
-	defer agentv1.Begin(ctx, agentv1.PartCrun)()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout)
 	defer cancel()
-	p, err := a.launch(ctx, c, launch{terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce})
+	p, err := a.launch(ctx, c, launch{
+		spec: s, ruled: ruled || s.DeviceRules == "", terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce,
+	})
 	if err != nil {
 		return nil, s.Explain(err)
 	}
@@ -226,12 +220,6 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		return nil, err
 	}
 	if err := a.rule(c, s.DeviceRules, ruled); err != nil {
-		return nil, err
-	}
-	if config, err = s.EncodeForExec(); err != nil {
-		return nil, err
-	}
-	if err := a.crun.Replace(c.id, config); err != nil {
 		return nil, err
 	}
 	if err := limits.Tasks(c.cgroup); err != nil {

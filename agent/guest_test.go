@@ -29,7 +29,7 @@ func TestGuest(t *testing.T) {
 		"Tasks": testTasks, "Room": testRoom, "Devices": testDevices, "Filtered": testFiltered,
 		"Own": testOwn, "Verbatim": testVerbatim, "Hooks": testHooks, "Words": testWords, "ExecDetails": testExecDetails,
 		"Nodes": testNodes, "Limits": testLimits, "PauseOne": testPauseOne,
-		"OOMKills": testOOMKills, "Converted": testConverted, "Schedule": testSchedule, "Launcher": testLauncher,
+		"OOMKills": testOOMKills, "Converted": testConverted, "Schedule": testSchedule, "Launcher": testLauncher, "Made": testMade,
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(name, func(t *testing.T) { tests[name](t, tm) })

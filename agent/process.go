@@ -46,6 +46,8 @@ type launch struct {
 	exec                       string          // empty for the container's first process
 	process                    json.RawMessage // an exec's OCI process
 	first                      *process        // an exec's container's
+	spec                       *spec.Spec      // a container's
+	ruled                      bool            // see crun.Container
 	terminal, stdin, stdinOnce bool
 }
 
@@ -78,12 +80,12 @@ func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, e
 	var oomKilled bool
 	var kills uint64
 	onExit := func() { oomKilled, kills = c.tookOOM() }
-	cp := crun.Process{ID: c.id, Dir: dir, Stdio: theirs, Console: l.terminal}
+	cp := crun.Process{ID: c.id, Dir: dir, Stdio: theirs, Console: l.terminal, Cgroup: string(c.cgroup)}
 	var err error
 	if l.exec == "" {
-		p.child, p.console, err = a.crun.Create(ctx, c.dir, cp, onExit)
+		p.child, p.console, err = a.crun.Create(ctx, crun.Container{Bundle: c.dir, Spec: l.spec, Ruled: l.ruled}, cp, onExit)
 	} else {
-		cp.First, cp.Cgroup = l.first.child, string(c.cgroup)
+		cp.First = l.first.child
 		p.child, p.console, err = a.crun.Exec(ctx, l.process, cp, onExit)
 	}
 	if err != nil {

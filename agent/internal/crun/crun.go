@@ -1,6 +1,6 @@
-// Package crun runs the OCI runtime to create a container and to start further processes in it. The guest's launcher
-// starts most of these processes, because it needs less time, and the OCI runtime starts the others. The agent does
-// everything else itself, on the container's cgroup and init.
+// Package crun makes containers and starts further processes in them. The guest's launcher does both in most cases, because
+// it needs less time, and the OCI runtime crun does the others. The agent does everything else itself, on the container's
+// cgroup and its first process.
 package crun
 
 import (
@@ -21,6 +21,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/launcher"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
+	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
@@ -38,6 +39,7 @@ type Runtime struct {
 
 	mu         sync.Mutex                     // guards the following
 	containers map[string]*launcher.Container // of containers with exec'd processes
+	made       map[string]*made               // the launcher's containers
 }
 
 // New loads the program into sealed memory. From a plain file, crun would copy itself into such memory at each start,
@@ -47,7 +49,7 @@ func New(program, state string, r *reaper.Reaper) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	runtime := &Runtime{program: f, state: state, reaper: r, containers: map[string]*launcher.Container{}}
+	runtime := &Runtime{program: f, state: state, reaper: r, containers: map[string]*launcher.Container{}, made: map[string]*made{}}
 	if err = os.MkdirAll(state, 0o700); err == nil {
 		runtime.Version, err = runtime.version()
 	}
@@ -96,16 +98,45 @@ type Process struct {
 	Stdio   Stdio
 	Console bool // with a terminal, which Create and Exec return
 
-	// First and Cgroup are the container's first process and its cgroup's directory, for Exec.
-	First  *reaper.Child
-	Cgroup string
+	Cgroup string // the container's directory
+	// First is the container's first process, for Exec.
+	First *reaper.Child
 
 	state string // crun's directory, if not the runtime's
 }
 
-// Create creates the container of a bundle. Its init waits for Start. onExit is as in reaper.Adopt.
-func (r *Runtime) Create(ctx context.Context, bundle string, p Process, onExit func()) (*reaper.Child, *os.File, error) {
-	return r.run(ctx, p, onExit, "create", "--bundle", bundle)
+// Container describes a container to create.
+type Container struct {
+	Bundle string
+	Spec   *spec.Spec
+	// Ruled is set if the caller attaches the program for the specification's device rules. Otherwise crun loads it.
+	Ruled bool
+}
+
+// Create creates a container. Its first process waits for Start. onExit is as in reaper.Adopt.
+func (r *Runtime) Create(ctx context.Context, c Container, p Process, onExit func()) (*reaper.Child, *os.File, error) {
+	if child, err := r.make(ctx, c, p, onExit); !errors.Is(err, launcher.ErrDeclined) {
+		return child, nil, err
+	}
+	defer agentv1.Begin(ctx, agentv1.PartCrun)()
+	config, err := c.Spec.Encode()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(c.Bundle, configFile), config, 0o600)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("crun create: %w", err)
+	}
+	child, console, err := r.run(ctx, p, onExit, "create", "--bundle", c.Bundle)
+	if err != nil {
+		return nil, nil, err
+	}
+	if config, err = c.Spec.EncodeForExec(); err == nil {
+		err = os.WriteFile(filepath.Join(r.state, p.ID, configFile), config, 0o600) // for further processes
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("crun create: %w", err)
+	}
+	return child, console, nil
 }
 
 // Exec runs an OCI process in a container.
@@ -115,7 +146,10 @@ func (r *Runtime) Exec(ctx context.Context, process json.RawMessage, p Process, 
 	}
 	defer agentv1.Begin(ctx, agentv1.PartCrun)()
 	file := filepath.Join(p.Dir, "process.json")
-	err := os.WriteFile(file, process, 0o600)
+	err := r.handOver(p.ID)
+	if err == nil {
+		err = os.WriteFile(file, process, 0o600)
+	}
 	if err == nil && p.Console {
 		p.state, err = r.stateFor(file, p)
 	}
@@ -159,8 +193,14 @@ func (r *Runtime) stateFor(file string, p Process) (string, error) {
 	return state, err
 }
 
-// Start continues a container's init, through the fifo on which crun left it waiting.
+// Start runs the program of a container's first process, which waits for it.
 func (r *Runtime) Start(id string) error {
+	r.mu.Lock()
+	m := r.made[id]
+	r.mu.Unlock()
+	if m != nil {
+		return m.created.Start()
+	}
 	fifo := filepath.Join(r.state, id, "exec.fifo")
 	// The open fails without a reader: the container is gone then.
 	f, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0)
@@ -177,24 +217,23 @@ func (r *Runtime) Start(id string) error {
 	return nil
 }
 
-// Replace replaces crun's copy of a container's specification.
-func (r *Runtime) Replace(id string, config []byte) error {
-	if err := os.WriteFile(filepath.Join(r.state, id, configFile), config, 0o600); err != nil {
-		return fmt.Errorf("replace the specification of %s: %w", id, err)
-	}
-	return nil
-}
-
-// Forget removes crun's state of a container without processes.
+// Forget removes the state of a container without processes.
 func (r *Runtime) Forget(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.containers, id)
+	if m := r.made[id]; m != nil {
+		m.created.Close()
+		delete(r.made, id)
+	}
 	return os.RemoveAll(filepath.Join(r.state, id))
 }
 
 // Update applies the OCI resources in file.
 func (r *Runtime) Update(ctx context.Context, id, file, dir string) error {
+	if err := r.handOver(id); err != nil {
+		return fmt.Errorf("crun update: %w", err)
+	}
 	return r.wait(ctx, r.state, dir, Stdio{}, "update", "--resources", file, id)
 }
 

@@ -1,17 +1,25 @@
-// Package launcher starts processes in running containers with the guest's launcher, guest/launcher/launcher.c, which
-// takes a fraction of the time of the OCI runtime. The launcher is a small program that the agent starts once, before
-// the VM is saved as a template. So every clone of the VM has it ready.
+// Package launcher makes containers and starts processes in them with the guest's launcher, guest/launcher, which takes a
+// fraction of the time of the OCI runtime. The launcher is a small program that the agent starts once, before the VM is
+// saved as a template. So every clone of the VM has it ready.
 //
-// A request is one message on a socket, with the process's streams, the container's first process and cgroup, and a pipe
-// for its report. The new process is a child of the agent. The layout of both is in the program's source.
+// A request is one message on a socket. It carries descriptors: the process's streams, its cgroup, and a pipe for its
+// report. An exec's also carries the container's first process, and a new container's carries a pipe for its start and the
+// namespaces that it joins. The new process is a child of the agent. guest/launcher/launcher.h has the layout of both.
 //
-// The launcher does only the usual. Exec returns ErrDeclined for everything else, and the caller uses the OCI runtime:
+// The launcher does only the usual. Create and Exec return ErrDeclined for everything else, and the caller uses the OCI
+// runtime. For processes it is:
 //   - a terminal, a console size, labels, a personality, a user namespace, a time namespace, a seccomp notifier;
 //   - seccomp flags, annotations for crun, unknown capabilities or limits;
 //   - an environment without HOME, or without PATH if a command needs it; a relative directory; NUL bytes;
 //   - more than 4,096 arguments and variables, or a message above 128 KiB.
 //
-// A launcher that ends, answers garbage or nothing is killed, and Exec declines from then on.
+// For containers it is also:
+//   - device rules without a program yet, a seccomp filter that is not compiled, sysctls, hooks;
+//   - options of mounts that hold for all mounts below them (rro and others), tmpcopyup, id mappings, options of proc;
+//   - block I/O limits, and memory and CPU settings that cgroup2 does not have;
+//   - every unknown part of the specification, and everything that fails: crun has the better words for the error.
+//
+// A launcher that ends, answers garbage or nothing is killed, and Create and Exec decline from then on.
 package launcher
 
 import (
@@ -105,13 +113,26 @@ func (l *Launcher) Exec(process json.RawMessage, t Target, onExit func()) (*reap
 	if err != nil {
 		return nil, err
 	}
+	first, err := t.First.Open()
+	if err != nil {
+		return nil, decline("the container's first process: %w", err)
+	}
+	defer first.Close()
+	return l.request(message, t.Stdio, t.Cgroup, []*os.File{first}, func(int) error { return nil }, onExit)
+}
+
+// request sends a request and returns the new process. The files follow the usual descriptors. adjust changes the process
+// after its report.
+func (l *Launcher) request(message []byte, stdio [3]*os.File, cgroup string, files []*os.File, adjust func(pid int) error, onExit func()) (
+	*reaper.Child, error,
+) {
 	reports, theirs, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDeclined, err)
+		return nil, decline("%w", err)
 	}
 	defer reports.Close()
 	defer l.reaper.Adopting()()
-	err = l.send(message, t, theirs)
+	err = l.send(message, stdio, cgroup, theirs, files)
 	theirs.Close()
 	if err != nil {
 		return nil, err
@@ -120,28 +141,27 @@ func (l *Launcher) Exec(process json.RawMessage, t Target, onExit func()) (*reap
 	if err != nil {
 		return nil, err
 	}
+	if err := adjust(pid); err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+		return nil, err
+	}
 	return l.reaper.Adopt(pid, onExit), nil
 }
 
 // send sends a request. reports is the pipe's end for the launcher.
-func (l *Launcher) send(message []byte, t Target, reports *os.File) error {
+func (l *Launcher) send(message []byte, stdio [3]*os.File, cgroup string, reports *os.File, files []*os.File) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDeclined, err)
+		return decline("%w", err)
 	}
 	defer null.Close()
-	first, err := t.First.Open()
+	group, err := os.Open(cgroup)
 	if err != nil {
-		return fmt.Errorf("%w: the container's first process: %w", ErrDeclined, err)
-	}
-	defer first.Close()
-	group, err := os.Open(t.Cgroup)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDeclined, err)
+		return decline("%w", err)
 	}
 	defer group.Close()
 	var fds []int
-	for _, f := range []*os.File{t.Stdio[0], t.Stdio[1], t.Stdio[2], first, group, reports} {
+	for _, f := range append([]*os.File{stdio[0], stdio[1], stdio[2], group, reports}, files...) {
 		if f == nil {
 			f = null
 		}
@@ -178,7 +198,7 @@ func (l *Launcher) follow(reports *os.File) (pid int, err error) {
 		return value, nil
 	case steps[s] == "":
 		return 0, l.lose(fmt.Errorf("report %d: %w", s, unix.EBADMSG))
-	case s >= directory:
+	case s >= directory && s <= open:
 		return 0, &StepError{step: s, errno: syscall.Errno(value)}
 	}
 	return 0, fmt.Errorf("%w: %s: %w", ErrDeclined, steps[s], syscall.Errno(value))

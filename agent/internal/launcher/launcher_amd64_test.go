@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +46,12 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	args := append(strings.Fields(string(flags)), "-o", program, source+"launcher.c")
+	files, err := filepath.Glob(source + "*.c")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	args := append(append(strings.Fields(string(flags)), "-o", program), files...)
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil { // before the reaper runs, which takes every child
 		built = fmt.Errorf("gcc: %w: %s", err, out)
 	}
@@ -284,9 +290,9 @@ func TestGarbage(t *testing.T) {
 	}
 	messages := [][]byte{
 		{}, {1}, good[:headerSize-1], good[:headerSize], good[:len(good)-1], append(bytes.Clone(good), 0), bytes.Repeat([]byte{0xff}, 500),
-		make([]byte, maxMessage+1), append(bytes.Clone(good[:len(good)-1]), 'x'), with(0, 2), with(4, 1),
+		make([]byte, maxMessage+1), append(bytes.Clone(good[:len(good)-1]), 'x'), with(0, 1), with(4, 1),
 	}
-	for offset := headerSize - 24; offset < headerSize; offset += 4 {
+	for offset := headerSize - 40; offset < headerSize; offset += 4 {
 		for _, value := range []uint32{0, 1 << 16, 1 << 31, 0xffffffff, 0xfffffff8, 17} {
 			if m := with(offset, value); !bytes.Equal(m, good) {
 				messages = append(messages, m)
@@ -388,8 +394,8 @@ func TestReports(t *testing.T) {
 		want        error
 		lost        bool
 	}{
-		{1, 8, nil, false}, {1, 1, unix.EBADMSG, true}, {0, 8, unix.EBADMSG, true}, {31, 8, unix.EBADMSG, true},
-		{17, 1, ErrDeclined, false}, {17, 1, unix.EPERM, false}, {29, 2, unix.ENOENT, false},
+		{1, 8, nil, false}, {1, 1, unix.EBADMSG, true}, {0, 8, unix.EBADMSG, true}, {36, 8, unix.EBADMSG, true},
+		{17, 1, ErrDeclined, false}, {17, 1, unix.EPERM, false}, {29, 2, unix.ENOENT, false}, {31, 2, ErrDeclined, false},
 	} {
 		l := start(t)
 		ours, theirs, err := os.Pipe()
@@ -407,6 +413,114 @@ func TestReports(t *testing.T) {
 		}
 		ours.Close()
 	}
+}
+
+// root returns a root with a shell.
+func root(t *testing.T) string {
+	t.Helper()
+	at := t.TempDir()
+	for _, dir := range []string{"bin", "proc", "dev"} {
+		must(0, os.Mkdir(filepath.Join(at, dir), 0o755))
+	}
+	must(0, os.WriteFile(filepath.Join(at, "bin/sh"), must(os.ReadFile("/bin/busybox")), 0o755))
+	return at
+}
+
+// TestCreate makes containers on a hostile root: no link in it leads out, and no container leaves anything outside.
+func TestCreate(t *testing.T) {
+	l := start(t)
+	target := container(t)
+	at, outside := root(t), t.TempDir()
+	for name, to := range map[string]string{
+		"absolute": outside, "up": "../../../../.." + outside, "loop": "loop", "dangling": "/nowhere/at/all", "link": "bin",
+	} {
+		must(0, os.Symlink(to, filepath.Join(at, name)))
+	}
+	tmpfs := func(to string) string {
+		return `[{"destination":"/dev","type":"tmpfs","options":["mode=755"]},{"destination":"` + to + `","type":"tmpfs","options":["size=1m"]}]`
+	}
+	bind := func(to string) string {
+		return strings.Replace(tmpfs(to), `"type":"tmpfs","options":["size=1m"]`, `"source":"/etc/passwd","options":["bind"]`, 1)
+	}
+	for i, tc := range []struct {
+		mounts string
+		more   map[string]string
+		made   bool
+	}{
+		{tmpfs("/made/deep"), nil, true}, {tmpfs("/link/x"), nil, true}, {bind("/made/file"), nil, true}, {bind("/link/file"), nil, true},
+		{tmpfs("/absolute/x"), nil, false}, {tmpfs("/up/x"), nil, false}, {bind("/absolute/x"), nil, false}, {tmpfs("/loop/x"), nil, false},
+		{bind("/dangling"), nil, false}, {tmpfs("/made/../../x"), nil, false}, {bind("/loop"), nil, false},
+		{tmpfs("/t"), map[string]string{"linux.maskedPaths": `["/absolute","/up","/dangling","/bin/none"]`}, true},
+		{tmpfs("/t"), map[string]string{"linux.readonlyPaths": `["/absolute","/up","/dangling","/link"]`}, true},
+		{tmpfs("/t"), map[string]string{"linux.devices": `[{"path":"/absolute/d","type":"c","major":1,"minor":5}]`}, false},
+		{tmpfs("/t"), map[string]string{"linux.devices": `[{"path":"/dev/x/y","type":"c","major":1,"minor":5}]`}, true},
+		{`[{"destination":"/link","type":"proc","source":"proc"}]`, nil, false}, {`[]`, map[string]string{"root": `{"path":"/nowhere"}`}, false},
+		{tmpfs("/t"), map[string]string{"linux.resources": `{"unified":{"no.such":"1"}}`}, false},
+	} {
+		more := map[string]string{
+			"root": `{"path":"` + at + `"}`, "mounts": tc.mounts, "process": command("echo made; exit 3", ""),
+			"linux.namespaces": `[{"type":"mount"},{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"cgroup"}]`,
+		}
+		maps.Copy(more, tc.more)
+		ours, theirs, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		group := filepath.Join(target.Cgroup, fmt.Sprint("c", i))
+		c, err := l.Create(bare(more), Place{ID: "c", Cgroup: group, Stdio: [3]*os.File{1: theirs, 2: theirs}}, func() {})
+		theirs.Close()
+		if (err == nil) != tc.made || err != nil && !errors.Is(err, ErrDeclined) || errors.Is(err, ErrLost) {
+			t.Errorf("%d: %s %v: %v", i, tc.mounts, tc.more, err)
+		}
+		if err == nil {
+			must(0, c.Start())
+			if out, status := must(io.ReadAll(ours)), wait(t, c.Child); string(out) != "made\n" || status.ExitStatus() != 3 {
+				t.Errorf("%d: %q, %#x", i, out, status)
+			}
+			c.Close()
+		}
+		ours.Close()
+		for end := time.Now().Add(testdeadline.For(10 * time.Second)); ; time.Sleep(time.Millisecond) { // a failed process ends at once
+			if err := os.Remove(group); err == nil || errors.Is(err, os.ErrNotExist) {
+				break
+			} else if time.Now().After(end) {
+				t.Fatalf("%d: %v", i, err)
+			}
+		}
+	}
+	if left := must(os.ReadDir(outside)); len(left) > 0 {
+		t.Errorf("made outside: %v", left)
+	}
+	if mounts := must(mountinfo.GetMounts(mountinfo.PrefixFilter(at))); len(mounts) > 0 {
+		t.Errorf("mounts are left: %v", mounts)
+	}
+}
+
+// TestUnstarted: a container that is closed before its start ends without its program.
+func TestUnstarted(t *testing.T) {
+	l := start(t)
+	target := container(t)
+	at := root(t)
+	s := bare(map[string]string{
+		"root": `{"path":"` + at + `"}`, "process": command("echo >/ran", ""), "linux.namespaces": `[{"type":"mount"}]`,
+		"mounts": `[{"destination":"/dev","type":"tmpfs","options":["mode=755"]}]`,
+	})
+	group := filepath.Join(target.Cgroup, "c")
+	c, err := l.Create(s, Place{ID: "c", Cgroup: group}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if status := wait(t, c.Child); status.ExitStatus() != 1 {
+		t.Errorf("status %#x", status)
+	}
+	if err := c.Start(); err == nil {
+		t.Error("it can be started")
+	}
+	if _, err := os.Stat(filepath.Join(at, "ran")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it ran: %v", err)
+	}
+	must(0, os.Remove(group))
 }
 
 // TestSealed: a container that keeps the launcher's program open cannot change it after the launcher has ended.

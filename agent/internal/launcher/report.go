@@ -23,6 +23,7 @@ var steps = map[step]string{
 	16: "enter the cgroup", 17: "join the namespaces", 18: "make a session", 19: "fork", 20: "set the streams",
 	21: "set a limit", 22: "install the seccomp filter", 23: "set the groups", 24: "own the streams",
 	25: "set the capabilities", 26: "set the user", 27: "set no_new_privs",
+	31: "change the root", 32: "mount", 33: "make a device", 34: "hide or protect a path", 35: "set the name",
 	directory: "chdir", find: "find the program", open: "open the program",
 }
 

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -10,16 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of guest/launcher/launcher.c.
+// Bounds of guest/launcher/launcher.h.
 const (
-	version     = 1
-	headerSize  = 96
+	version     = 2
+	headerSize  = 112
 	maxMessage  = 128 << 10
 	maxStrings  = 4096
 	maxLimits   = 16
 	maxFilter   = 4096 // instructions of 8 bytes
-	noNewPrivs  = 1
+	maxMounts   = 1023 // with masked and read-only paths
+	maxNodes    = 1024
 	instruction = 8
+)
+
+// The flags of a request.
+const (
+	noNewPrivs = 1 << iota
+	create
+	readOnly
+	usualDevices
 )
 
 // namespaces are the kinds that a process joins: all that the agent's containers can have of their own.
@@ -38,51 +46,60 @@ type Container struct {
 // NewContainer returns the container with that configuration, of spec.EncodeForExec, and that compiled seccomp filter.
 func NewContainer(config, filter []byte) *Container {
 	var c struct {
-		Annotations map[string]string `json:"annotations"`
-		Process     struct {
-			Capabilities    *capabilities `json:"capabilities"`
-			ApparmorProfile string        `json:"apparmorProfile"`
-			SelinuxLabel    string        `json:"selinuxLabel"`
-		} `json:"process"`
-		Linux struct {
-			Namespaces  []struct{ Type string } `json:"namespaces"`
-			Personality json.RawMessage         `json:"personality"`
-			Seccomp     struct {
-				Flags        json.RawMessage `json:"flags"`
-				ListenerPath string          `json:"listenerPath"`
-			} `json:"seccomp"`
-		} `json:"linux"`
-	}
-	decline := func(format string, args ...any) *Container {
-		return &Container{declined: fmt.Errorf("%w: "+format, append([]any{ErrDeclined}, args...)...)}
+		Annotations map[string]string          `json:"annotations"`
+		Process     json.RawMessage            `json:"process"`
+		Linux       map[string]json.RawMessage `json:"linux"`
 	}
 	if err := json.Unmarshal(config, &c); err != nil {
-		return decline("%w", err)
+		return &Container{declined: decline("%w", err)}
 	}
 	for name := range c.Annotations {
 		if strings.HasPrefix(name, "run.oci.") {
-			return decline("annotation %.64q", name)
+			return &Container{declined: decline("annotation %.64q", name)}
 		}
 	}
-	for _, n := range c.Linux.Namespaces {
+	return newContainer(c.Process, c.Linux, filter)
+}
+
+// newContainer returns the container with a first process, a Linux part and a compiled seccomp filter.
+func newContainer(process json.RawMessage, linux map[string]json.RawMessage, filter []byte) *Container {
+	var p struct {
+		Capabilities    *capabilities `json:"capabilities"`
+		ApparmorProfile string        `json:"apparmorProfile"`
+		SelinuxLabel    string        `json:"selinuxLabel"`
+	}
+	var namespaces []struct{ Type string }
+	var seccomp struct {
+		Flags        json.RawMessage `json:"flags"`
+		ListenerPath string          `json:"listenerPath"`
+	}
+	decline := func(format string, args ...any) *Container { return &Container{declined: decline(format, args...)} }
+	for _, part := range []struct {
+		raw json.RawMessage
+		to  any
+	}{{process, &p}, {linux["namespaces"], &namespaces}, {linux["seccomp"], &seccomp}} {
+		if err := json.Unmarshal(part.raw, part.to); given(part.raw) && err != nil {
+			return decline("%w", err)
+		}
+	}
+	for _, n := range namespaces {
 		switch n.Type {
 		case "mount", "network", "ipc", "pid", "uts", "cgroup":
 		default:
 			return decline("a namespace of type %.64q", n.Type)
 		}
 	}
-	seccomp := c.Linux.Seccomp
 	switch {
-	case c.Linux.Personality != nil:
+	case given(linux["personality"]):
 		return decline("a personality")
-	case c.Process.ApparmorProfile != "" || c.Process.SelinuxLabel != "":
+	case p.ApparmorProfile != "" || p.SelinuxLabel != "":
 		return decline("a label")
 	case seccomp.Flags != nil || seccomp.ListenerPath != "":
 		return decline("seccomp flags or a notifier")
 	case len(filter)%instruction != 0 || len(filter) > maxFilter*instruction:
 		return decline("a filter of %d bytes", len(filter))
 	}
-	return &Container{filter: filter, capabilities: c.Process.Capabilities}
+	return &Container{filter: filter, capabilities: p.Capabilities}
 }
 
 // process is an OCI process.
@@ -111,11 +128,17 @@ type process struct {
 
 // encode returns the message for an OCI process.
 func (c *Container) encode(raw json.RawMessage) ([]byte, error) {
-	if c.declined != nil {
-		return nil, c.declined
+	m := &message{namespaces: namespaces}
+	if err := c.fill(m, raw); err != nil {
+		return nil, err
 	}
-	decline := func(format string, args ...any) ([]byte, error) {
-		return nil, fmt.Errorf("%w: "+format, append([]any{ErrDeclined}, args...)...)
+	return m.marshal()
+}
+
+// fill adds an OCI process to a message.
+func (c *Container) fill(m *message, raw json.RawMessage) error {
+	if c.declined != nil {
+		return c.declined
 	}
 	var p process
 	if err := json.Unmarshal(raw, &p); err != nil {
@@ -131,63 +154,41 @@ func (c *Container) encode(raw json.RawMessage) ([]byte, error) {
 		return decline("no user, command or directory")
 	case !ok || env["HOME"] == 0 || env["PATH"] == 0 && !strings.Contains(p.Args[0], "/"):
 		return decline("its environment")
-	case len(p.Rlimits) > maxLimits:
-		return decline("%d limits", len(p.Rlimits))
 	}
 	caps := p.Capabilities
 	if caps == nil {
 		caps = c.capabilities
 	}
-	sets, err := caps.sets()
-	if err != nil {
-		return nil, err
+	var err error
+	if m.sets, err = caps.sets(); err != nil {
+		return err
 	}
 	variables := make([]string, len(env))
 	for _, v := range p.Env { // a later one replaces an earlier one, in its place
 		name, _, _ := strings.Cut(v, "=")
 		variables[env[name]-1] = v
 	}
-	words := append(append([]string{p.Cwd}, p.Args...), variables...)
-	text := strings.Join(words, "\x00") + "\x00"
-	if len(words) > maxStrings || strings.Count(text, "\x00") != len(words) {
-		return decline("too many arguments and variables, or a NUL byte in them")
+	for _, l := range p.Rlimits {
+		resource, ok := resources[l.Type]
+		if !ok {
+			return decline("limit %.64q", l.Type)
+		}
+		m.limits = append(m.limits, [3]uint64{resource, l.Soft, l.Hard})
 	}
-	size := headerSize + 24*len(p.Rlimits) + len(c.filter) + 4*len(p.User.Groups) + len(text)
-	if size > maxMessage {
-		return decline("%d bytes", size)
-	}
-	umask, flags := uint32(defaultUmask), uint32(0)
+	m.cwd, m.args, m.env, m.filter = p.Cwd, p.Args, variables, c.filter
+	m.uid, m.gid, m.groups, m.umask = p.User.UID, p.User.GID, p.User.Groups, defaultUmask
 	if p.User.Umask != nil {
-		umask = *p.User.Umask
+		m.umask = *p.User.Umask
 	}
 	if p.NoNewPrivileges {
-		flags = noNewPrivs
+		m.flags |= noNewPrivs
 	}
-	out := make([]byte, 0, size)
-	put := func(values ...uint32) {
-		for _, v := range values {
-			out = binary.LittleEndian.AppendUint32(out, v)
-		}
-	}
-	wide := func(values ...uint64) {
-		for _, v := range values {
-			out = binary.LittleEndian.AppendUint64(out, v)
-		}
-	}
-	put(version, uint32(size), p.User.UID, p.User.GID, umask, flags, namespaces, unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW)
-	wide(sets[:]...)
-	put(uint32(len(p.Rlimits)), uint32(len(c.filter)/instruction), uint32(len(p.User.Groups)),
-		uint32(len(p.Args)), uint32(len(variables)), uint32(len(text)))
-	for _, limit := range p.Rlimits {
-		resource, ok := resources[limit.Type]
-		if !ok {
-			return decline("limit %.64q", limit.Type)
-		}
-		wide(resource, limit.Soft, limit.Hard)
-	}
-	out = append(out, c.filter...)
-	put(p.User.Groups...)
-	return append(out, text...), nil
+	return nil
+}
+
+// decline returns an error that matches ErrDeclined.
+func decline(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrDeclined}, args...)...)
 }
 
 // environment returns the places of the variables, from 1. It reports whether all are NAME=VALUE.

@@ -14,7 +14,7 @@ import (
 // plain is a process for the launcher.
 const plain = `{"args":["/bin/true"],"cwd":"/","env":["HOME=/"],"user":{"uid":1,"gid":2}}`
 
-// TestEncode compares a whole message with the layout in launcher.c.
+// TestEncode compares a whole message with the layout in launcher.h.
 func TestEncode(t *testing.T) {
 	t.Parallel()
 	c := NewContainer([]byte(`{}`), []byte("12345678abcdefgh"))
@@ -29,9 +29,9 @@ func TestEncode(t *testing.T) {
 	const text = "/x\x00a\x00\x00c\x00PATH=/y\x00HOME=/\x00A=\x00"
 	var want []byte
 	for _, v := range []uint32{
-		1, uint32(headerSize + 24 + 16 + 8 + len(text)), 10, 11, 63, 1, namespaces, 4,
+		2, uint32(headerSize + 24 + 16 + 8 + len(text)), 10, 11, 63, 1, namespaces, 4,
 		1, 0, 2, 0, 1 << 5, 0, 0, 1 << 8, 1<<5 | 1, 0,
-		1, 2, 2, 3, 3, uint32(len(text)),
+		1, 2, 2, 3, 3, uint32(len(text)), 0, 0, 0, 0,
 		7, 0, 1, 0, 0xffffffff, 0xffffffff,
 	} {
 		want = binary.LittleEndian.AppendUint32(want, v)

@@ -218,6 +218,11 @@ func (s *Spec) annotations() error {
 	return s.top.set("annotations", s.notes)
 }
 
+// Parts returns the specification in parts: the whole, its Linux part, and its annotations. The caller must not change them.
+func (s *Spec) Parts() (top, linux map[string]json.RawMessage, annotations map[string]string) {
+	return s.top, s.within, s.notes
+}
+
 // Encode returns the specification for crun.
 func (s *Spec) Encode() ([]byte, error) { return json.Marshal(s.top) }
 

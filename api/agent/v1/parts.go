@@ -26,7 +26,7 @@ const (
 	PartRoot   = "mount the root"           // of a container: its image and its writable layer
 	PartSpec   = "adjust the specification" // read, adapt and write it for crun
 	PartCrun   = "run crun"                 // until the process exists
-	PartLaunch = "run the launcher"         // instead of crun, for an exec
+	PartLaunch = "run the launcher"         // instead of crun
 )
 
 var partNames = []string{
