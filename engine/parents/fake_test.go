@@ -130,7 +130,7 @@ func (f *fakeParent) Fork(ctx context.Context, _ warm.Child) (r hypervisor.Recor
 		return r, a, f.err
 	}
 	if !f.alive() {
-		return r, a, warm.ErrGone
+		return r, a, errors.New("the parent is gone")
 	}
 	f.forks++
 	f.h.lastPID++

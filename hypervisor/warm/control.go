@@ -108,8 +108,8 @@ type Answer struct {
 var (
 	// ErrFork is matched by every failure of a fork.
 	ErrFork = errors.New("fork of a warm parent failed")
-	// ErrGone is matched, beside ErrFork, when the parent does not answer any more.
-	ErrGone = errors.New("the parent is gone")
+	// errGone is matched, beside ErrFork, when the parent does not answer any more.
+	errGone = errors.New("the parent is gone")
 )
 
 const (
@@ -186,7 +186,7 @@ func (c *Control) Fork(ctx context.Context, r Request) (Answer, error) {
 	defer stop()
 	w, err := c.exchange(packet, fds)
 	if err != nil {
-		return Answer{}, also(fmt.Errorf("%w: %w: %w", ErrFork, ErrGone, also(err, ctx.Err())), killAndReap(int(w.PID)))
+		return Answer{}, also(fmt.Errorf("%w: %w: %w", ErrFork, errGone, also(err, ctx.Err())), killAndReap(int(w.PID)))
 	}
 	a := Answer{
 		PID: int(w.PID), Threads: int(w.Threads), Tries: int(w.Tries),

@@ -64,7 +64,7 @@ func TestRefused(t *testing.T) {
 			test.request.Files = append(test.request.Files, qemu.Inherited{Number: 3, File: listener})
 			_, err := p.Fork(p.ctx, test.request)
 			meant := errors.Is(err, test.errno)
-			if !errors.Is(err, ErrFork) || errors.Is(err, ErrGone) || !meant || !strings.Contains(err.Error(), test.text) {
+			if !errors.Is(err, ErrFork) || errors.Is(err, errGone) || !meant || !strings.Contains(err.Error(), test.text) {
 				t.Errorf("fork: %v", err)
 			}
 			p.alone(t)

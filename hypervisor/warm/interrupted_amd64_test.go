@@ -151,7 +151,7 @@ func TestInterrupted(t *testing.T) {
 			began := time.Now()
 			test.interrupt(t, p, child, cancel)
 			err := <-result
-			if !errors.Is(err, ErrFork) || errors.Is(err, ErrGone) != test.gone || !strings.Contains(err.Error(), test.text) {
+			if !errors.Is(err, ErrFork) || errors.Is(err, errGone) != test.gone || !strings.Contains(err.Error(), test.text) {
 				t.Errorf("fork: %v", err)
 			}
 			t.Logf("after %v: %v", time.Since(began), err)
@@ -179,7 +179,7 @@ func TestUntold(t *testing.T) {
 	testproc.Stop(t, p.pid)
 	proceed()
 	send(t, p.pid, unix.SIGKILL)
-	if err := <-result; !errors.Is(err, ErrGone) {
+	if err := <-result; !errors.Is(err, errGone) {
 		t.Error(err)
 	}
 	if err := unix.Kill(child, 0); !errors.Is(err, unix.ESRCH) {
@@ -225,7 +225,7 @@ func TestEnd(t *testing.T) {
 		t.Fatal(context.Cause(p.ctx))
 	}
 	c.workers(t, p.ctx)
-	if _, err := p.Fork(p.ctx, Request{}); !errors.Is(err, ErrGone) {
+	if _, err := p.Fork(p.ctx, Request{}); !errors.Is(err, errGone) {
 		t.Errorf("fork of a parent that has ended: %v", err)
 	}
 }

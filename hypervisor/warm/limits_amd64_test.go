@@ -56,7 +56,7 @@ func TestOutOfProcesses(t *testing.T) {
 			t.Cleanup(func() { p.Close() })
 			_, listener := socket(t)
 			_, err := p.Fork(p.ctx, Request{Files: []qemu.Inherited{{Number: 3, File: listener}}})
-			if !errors.Is(err, ErrFork) || errors.Is(err, ErrGone) || !errors.Is(err, unix.EAGAIN) || !strings.Contains(err.Error(), text) {
+			if !errors.Is(err, ErrFork) || errors.Is(err, errGone) || !errors.Is(err, unix.EAGAIN) || !strings.Contains(err.Error(), text) {
 				t.Errorf("fork: %v", err)
 			}
 			p.alone(t)
@@ -96,7 +96,7 @@ func TestOutOfMemory(t *testing.T) {
 				}
 			case !errors.Is(err, ErrFork) || kib == rooms[0]:
 				t.Errorf("fork: %v", err)
-			case errors.Is(err, ErrGone):
+			case errors.Is(err, errGone):
 				p.gone(t)
 			}
 			p.alone(t)
@@ -119,7 +119,7 @@ func TestChildOutOfMemory(t *testing.T) {
 	}
 	_, listener := socket(t)
 	r := Request{Files: []qemu.Inherited{{Number: 3, File: listener}}, Confinement: Confinement{Groups: doors}}
-	if _, err := p.Fork(p.ctx, r); !errors.Is(err, ErrFork) || errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "it died") {
+	if _, err := p.Fork(p.ctx, r); !errors.Is(err, ErrFork) || errors.Is(err, errGone) || !strings.Contains(err.Error(), "it died") {
 		t.Errorf("fork: %v", err)
 	}
 	p.alone(t)

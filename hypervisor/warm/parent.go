@@ -81,7 +81,7 @@ type Child struct {
 
 // Fork creates a child with a stopped guest, and returns when the child answers. Take it over with qemu.Driver.Adopt,
 // and start its guest with VM.Resume. The caller reaps it. If the parent cannot be forked any more, the error matches
-// ErrGone.
+// errGone.
 func (p *Parent) Fork(ctx context.Context, c Child) (r hypervisor.Record, a Answer, err error) {
 	files, err := qemu.Inherit(c.Dir)
 	if err != nil {

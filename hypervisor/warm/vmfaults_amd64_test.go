@@ -80,7 +80,7 @@ func TestLimited(t *testing.T) {
 		_, a, err := p.Fork(hypervisortest.Within(t), Child{Name: "some", Dir: hypervisortest.Dir(t)})
 		return a, err
 	}
-	if _, err := fork(); !errors.Is(err, ErrFork) || errors.Is(err, ErrGone) || !errors.Is(err, unix.EAGAIN) {
+	if _, err := fork(); !errors.Is(err, ErrFork) || errors.Is(err, errGone) || !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("without room for a process: %v", err)
 	}
 	if err := g.Set(hostcgroup.Limits{}); err != nil {

@@ -28,10 +28,10 @@ const (
 )
 
 var (
-	// ErrSize is returned for a size that no disk may have.
-	ErrSize = errors.New("impossible size of a scratch disk")
-	// ErrNoMkfs is returned if mkfs.ext4 (package e2fsprogs) is missing.
-	ErrNoMkfs = errors.New("mkfs.ext4 not found: install e2fsprogs")
+	// errSize is returned for a size that no disk may have.
+	errSize = errors.New("impossible size of a scratch disk")
+	// errNoMkfs is returned if mkfs.ext4 (package e2fsprogs) is missing.
+	errNoMkfs = errors.New("mkfs.ext4 not found: install e2fsprogs")
 )
 
 // version is part of a template's name. Change it with the arguments of mkfs.
@@ -50,7 +50,7 @@ type Maker struct {
 }
 
 // Create creates a disk at path, which must not exist, with a file system of size bytes, rounded up to Unit. It leaves
-// nothing if it fails. Errors: ErrSize, ErrNoMkfs.
+// nothing if it fails. Errors: errSize, errNoMkfs.
 func (m Maker) Create(ctx context.Context, path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -80,7 +80,7 @@ func Rounded(size int64) int64 { return max(MinSize, (size+Unit-1)/Unit*Unit) }
 
 func (m Maker) fill(ctx context.Context, f *os.File, size int64) error {
 	if size < 1 || size > MaxSize {
-		return fmt.Errorf("%w: %d bytes (at most %d)", ErrSize, size, int64(MaxSize))
+		return fmt.Errorf("%w: %d bytes (at most %d)", errSize, size, int64(MaxSize))
 	}
 	size = Rounded(size)
 	template, err := m.template(ctx, size)
@@ -150,7 +150,7 @@ func mkfs(ctx context.Context, path string, size int64) error {
 // inodes returns the most files of a disk: one for every 16 KiB, at most four million.
 func inodes(size int64) int64 { return min(max(size>>14, 1024), 4<<20) }
 
-// lookTool finds a program of e2fsprogs, which is often missing from an ordinary user's PATH. Error: ErrNoMkfs.
+// lookTool finds a program of e2fsprogs, which is often missing from an ordinary user's PATH. Error: errNoMkfs.
 func lookTool(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -160,5 +160,5 @@ func lookTool(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", ErrNoMkfs
+	return "", errNoMkfs
 }

@@ -112,9 +112,9 @@ func TestCreateFails(t *testing.T) {
 		size int64
 		want error
 	}{
-		{"nothing", t.Context(), "", 0, ErrSize},
-		{"negative", t.Context(), "", -1, ErrSize},
-		{"larger than a slot", t.Context(), "", MaxSize + 1, ErrSize},
+		{"nothing", t.Context(), "", 0, errSize},
+		{"negative", t.Context(), "", -1, errSize},
+		{"larger than a slot", t.Context(), "", MaxSize + 1, errSize},
 		{"there already", t.Context(), existing, 1 << 20, os.ErrExist},
 		{"no directory", t.Context(), "/nonexistent/disk", 1 << 20, os.ErrNotExist},
 		{"cancelled", ended, "", 1 << 20, context.Canceled},

@@ -17,13 +17,13 @@ const growTo = 1 << 40
 
 // CreateVolume creates the disk of a volume at path, which must not exist, and syncs it. It is an empty ext4 of size
 // bytes, rounded up to Unit, which can grow. Every user may write its top directory. CreateVolume leaves nothing if it
-// fails. Errors: ErrSize, ErrNoMkfs.
+// fails. Errors: errSize, errNoMkfs.
 //
 // Volumes are few and live long. Each has an identity of its own (no template), a journal of mkfs.ext4's default size,
 // and copies of its superblock. There is no lost+found: databases would take the directory for one in use.
 func CreateVolume(ctx context.Context, path string, size int64) error {
 	if size < 1 || size > MaxSize {
-		return fmt.Errorf("%w: %d bytes (at most %d)", ErrSize, size, int64(MaxSize))
+		return fmt.Errorf("%w: %d bytes (at most %d)", errSize, size, int64(MaxSize))
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

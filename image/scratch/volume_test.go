@@ -45,7 +45,7 @@ func TestCreateVolume(t *testing.T) {
 func TestCreateVolumeFails(t *testing.T) {
 	for _, size := range []int64{0, -1, MaxSize + 1} {
 		path := filepath.Join(t.TempDir(), "disk")
-		if err := CreateVolume(t.Context(), path, size); !errors.Is(err, ErrSize) {
+		if err := CreateVolume(t.Context(), path, size); !errors.Is(err, errSize) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {

@@ -1,5 +1,12 @@
 // Package errclass adds a class of github.com/containerd/errdefs to an error: errors.Is finds it, and the message does not
 // repeat it. All layers use these classes. A package with a message of its own declares an error by WithMessage of a class.
+//
+// Five tables map errors to codes or classes, because each border has its own:
+//   - grpccode has the codes of gRPC, for the CRI and for shims.
+//   - api/agent/v1 has the names on the channel. Some classes are the agent's own, for the exit codes of commands.
+//   - door/run/api has the names on the engine's socket. Clients distinguish fewer classes.
+//   - engine/shares has the classes of the kernel's errors and of internal/place's, for paths that a client names.
+//   - door/containerd/vms lists the codes that clients of containerd may get. They take others for the container's state.
 package errclass
 
 import (

@@ -29,7 +29,7 @@ func (o *Output) Staged() int { return int(o.staged) }
 // Stage puts the first bytes from Offset on into the stage, which must be empty, and returns their number.
 func (o *Output) Stage(data []byte) (int, error) {
 	if o.staged > 0 {
-		return 0, fmt.Errorf("%w: the stage is in use", ErrInvalid)
+		return 0, fmt.Errorf("%w: the stage is in use", errInvalid)
 	}
 	var n int
 	var err error

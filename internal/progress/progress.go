@@ -52,8 +52,8 @@ const (
 const Count = 1 + 2*int(streams)
 
 var (
-	// ErrInvalid is returned by Open for files that Create has not made.
-	ErrInvalid = errors.New("not the files of a process's progress")
+	// errInvalid is returned by Open for files that Create has not made.
+	errInvalid = errors.New("not the files of a process's progress")
 	// ErrNoSplice is returned by Output.Pass for a file that splice does not support.
 	ErrNoSplice = errors.New("the file does not support splice")
 )
@@ -127,7 +127,7 @@ type Record struct {
 // offsets are from 0 to 1<<62, and no other fact about them is certain.
 func Open(s *Set) (*Record, error) {
 	if s == nil {
-		return nil, ErrInvalid
+		return nil, errInvalid
 	}
 	r := &Record{set: s}
 	err := s.check()
@@ -165,7 +165,7 @@ func (r *Record) Close() { r.set.Close() }
 func (s *Set) check() error {
 	for i, f := range s {
 		if f == nil {
-			return ErrInvalid
+			return errInvalid
 		}
 		var seals, flags int
 		var st unix.Stat_t
@@ -183,7 +183,7 @@ func (s *Set) check() error {
 		case i == 0 && (sealErr != nil || seals&memfd.Fixed != memfd.Fixed || access != unix.O_RDWR || st.Size != memorySize),
 			i > 0 && (st.Mode&unix.S_IFMT != unix.S_IFIFO || flags&unix.O_NONBLOCK == 0),
 			i > 0 && access != [2]int{unix.O_WRONLY, unix.O_RDONLY}[i%2]:
-			return ErrInvalid
+			return errInvalid
 		}
 	}
 	return nil
@@ -222,7 +222,7 @@ func (s stage) load() (offset, staged int64, err error) {
 	case n == 0 && staged > 0: // the kill came before the stage was noted
 		return offset, staged, s.store(offset, staged)
 	case staged > n:
-		return 0, 0, fmt.Errorf("%w: %d bytes are in a stage of %d", ErrInvalid, staged, n)
+		return 0, 0, fmt.Errorf("%w: %d bytes are in a stage of %d", errInvalid, staged, n)
 	}
 	return offset + n - staged, staged, nil
 }
@@ -242,7 +242,7 @@ func (s stage) length() (int64, error) {
 func (s stage) expect(want int64) error {
 	n, err := s.length()
 	if err == nil && n != want {
-		err = fmt.Errorf("%w: %d bytes are in a stage, not %d", ErrInvalid, n, want)
+		err = fmt.Errorf("%w: %d bytes are in a stage, not %d", errInvalid, n, want)
 	}
 	return err
 }

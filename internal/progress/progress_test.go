@@ -149,7 +149,7 @@ func TestPassWithoutRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := o.Stage([]byte("x")); !errors.Is(err, ErrInvalid) {
+	if _, err := o.Stage([]byte("x")); !errors.Is(err, errInvalid) {
 		t.Errorf("Stage of a stage in use: got %v", err)
 	}
 	next := s.open(t).Output(Stderr)
@@ -346,8 +346,8 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		s := create(t).duplicate(t)
 		edit(s)
-		if _, err := Open(s); !errors.Is(err, ErrInvalid) {
-			t.Errorf("Open with %s: got %v, want ErrInvalid", name, err)
+		if _, err := Open(s); !errors.Is(err, errInvalid) {
+			t.Errorf("Open with %s: got %v, want errInvalid", name, err)
 		}
 		for _, f := range s {
 			if f != nil && !errors.Is(f.Close(), os.ErrClosed) {
@@ -358,7 +358,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestOpenNothing(t *testing.T) {
-	if _, err := Open(nil); !errors.Is(err, ErrInvalid) {
+	if _, err := Open(nil); !errors.Is(err, errInvalid) {
 		t.Errorf("Open of nothing: got %v", err)
 	}
 }
@@ -374,14 +374,14 @@ func TestChangedStage(t *testing.T) {
 	if err := s.open(t).Output(Stdout).drop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.Pass(w, 10); !errors.Is(err, ErrInvalid) {
+	if _, err := o.Pass(w, 10); !errors.Is(err, errInvalid) {
 		t.Errorf("Pass: got %v", err)
 	}
 	i := s.open(t).Input()
 	if _, err := i.in().Write([]byte("text")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.Fill(r, make([]byte, 10), noRead(t)); !errors.Is(err, ErrInvalid) {
+	if _, err := i.Fill(r, make([]byte, 10), noRead(t)); !errors.Is(err, errInvalid) {
 		t.Errorf("Fill: got %v", err)
 	}
 }

@@ -8,8 +8,4 @@ package adopt
 
 import "errors"
 
-// Errors that can be matched.
-var (
-	// ErrInterface is matched if the namespace has an interface that a VM cannot have.
-	ErrInterface = errors.New("an interface that a VM cannot have")
-)
+var errInterface = errors.New("an interface that a VM cannot have")

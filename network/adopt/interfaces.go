@@ -39,11 +39,11 @@ func find(links []netlink.Link, first string, most int) (all []found, err error)
 		}
 		switch {
 		case a.EncapType != ethernet:
-			return nil, fmt.Errorf("%w: %s is of type %s", ErrInterface, a.Name, l.Type())
+			return nil, fmt.Errorf("%w: %s is of type %s", errInterface, a.Name, l.Type())
 		case stacked(l):
-			return nil, fmt.Errorf("%w: %s is stacked on another interface of the pod", ErrInterface, a.Name)
+			return nil, fmt.Errorf("%w: %s is stacked on another interface of the pod", errInterface, a.Name)
 		case len(all) == most:
-			return nil, fmt.Errorf("%w: %s is one too many: a pod has at most %d", ErrInterface, a.Name, card.Most+1)
+			return nil, fmt.Errorf("%w: %s is one too many: a pod has at most %d", errInterface, a.Name, card.Most+1)
 		}
 		guest.Name = a.Name
 		all = append(all, found{l, guest})
@@ -69,7 +69,7 @@ func checkRules() error {
 	}
 	for _, r := range rules {
 		if r.Table != unix.RT_TABLE_LOCAL && r.Table != unix.RT_TABLE_MAIN && r.Table != unix.RT_TABLE_DEFAULT {
-			return fmt.Errorf("%w: routing rule %s", ErrInterface, r)
+			return fmt.Errorf("%w: routing rule %s", errInterface, r)
 		}
 	}
 	return nil

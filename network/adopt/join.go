@@ -42,7 +42,7 @@ func (r *Result) Close() error {
 // gives no interfaces.
 //
 // Join may be called again at any time. An interface keeps its card. A new one gets the first free card. A card that
-// has lost its interface is silent. The error matches ErrInterface if a VM cannot have an interface.
+// has lost its interface is silent. The error matches errInterface if a VM cannot have an interface.
 func Join(ns *os.File) (r Result, err error) {
 	err = in(ns, func() error {
 		r, err = join()

@@ -231,7 +231,7 @@ func TestRefused(t *testing.T) {
 		w := newWorld(t, tc.commands...)
 		w.tap(t)
 		r, err := Join(w.ns)
-		if !errors.Is(err, ErrInterface) || !strings.Contains(err.Error(), tc.want) || r.Taps != nil {
+		if !errors.Is(err, errInterface) || !strings.Contains(err.Error(), tc.want) || r.Taps != nil {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
 		if got := w.run(t, "ip -o link"); strings.Contains(got, TapName(1)) || w.queues(t) != "" {

@@ -61,7 +61,7 @@ func neighboursOf(l netlink.Link) (out []agentv1.Neighbour, err error) {
 			continue
 		}
 		if len(out) == mostNeighbours {
-			return nil, fmt.Errorf("%w: it has more than %d static neighbours", ErrInterface, mostNeighbours)
+			return nil, fmt.Errorf("%w: it has more than %d static neighbours", errInterface, mostNeighbours)
 		}
 		out = append(out, agentv1.Neighbour{Address: n.IP.String(), MAC: n.HardwareAddr.String()})
 	}

@@ -98,7 +98,7 @@ func (d *decoder) weighed(root *yamlv3.Node) bool {
 	s := &scales{anchors: map[*yamlv3.Node]weight{}}
 	whole, err := s.weigh(root)
 	if err != nil {
-		d.add(s.at, "", ErrSyntax, err.Error())
+		d.add(s.at, "", errSyntax, err.Error())
 		return false
 	}
 	for _, key := range s.misplaced {
@@ -106,7 +106,7 @@ func (d *decoder) weighed(root *yamlv3.Node) bool {
 		if unalias(key).Value == mergeKey {
 			message = "a merge must be the first in its map"
 		}
-		d.add(key.Line, "", ErrSyntax, message)
+		d.add(key.Line, "", errSyntax, message)
 	}
 	return d.count(whole.size) && len(s.misplaced) == 0
 }
@@ -117,7 +117,7 @@ func (d *decoder) count(size int) bool {
 		return false // the fault has been reported
 	}
 	if d.expanded += size; d.expanded > maxExpanded {
-		d.add(0, "", ErrSyntax, errExpanded.Error())
+		d.add(0, "", errSyntax, errExpanded.Error())
 		return false
 	}
 	return true

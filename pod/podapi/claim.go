@@ -22,9 +22,9 @@ func (d *decoder) claim(text []byte, prefix string) {
 	if !d.strictly(text, object, prefix) {
 		return
 	}
-	fields.Refuse(object, d.reporter(ErrNotHonoured, prefix))
+	fields.Refuse(object, d.reporter(errNotHonoured, prefix))
 	object.APIVersion, object.Kind, object.Status = "v1", "PersistentVolumeClaim", corev1.PersistentVolumeClaimStatus{}
-	c := checker{report: d.reporter(ErrInvalid, prefix)}
+	c := checker{report: d.reporter(errInvalid, prefix)}
 	c.objectMeta(&object.ObjectMeta)
 	c.claim(&object.Spec, "spec.")
 	if len(d.problems) == before && d.once(object.Kind, &object.ObjectMeta, prefix) {
@@ -35,7 +35,7 @@ func (d *decoder) claim(text []byte, prefix string) {
 // keepClaim adds a claim, and reports whether the limit allows it.
 func (d *decoder) keepClaim(claim *corev1.PersistentVolumeClaim) bool {
 	if len(d.found.Claims) == maxClaims {
-		d.add(0, "", ErrInvalid, fmt.Sprintf("there are more than %d claims", maxClaims))
+		d.add(0, "", errInvalid, fmt.Sprintf("there are more than %d claims", maxClaims))
 		return false
 	}
 	d.found.Claims = append(d.found.Claims, claim)

@@ -72,18 +72,18 @@ func TestReadRefusesClaims(t *testing.T) {
 		name, spec, want string
 		class            error
 	}{
-		{"no modes", "resources: {requests: {storage: 1Gi}}", "f.yaml:4: spec.accessModes: is required", ErrInvalid},
-		{"a mode", "accessModes: [Often], resources: {requests: {storage: 1Gi}}", `spec.accessModes[0]: "Often" is not one of`, ErrInvalid},
-		{"modes", "accessModes: [ReadWriteOncePod, ReadWriteMany], resources: {requests: {storage: 1Gi}}", "cannot be together", ErrInvalid},
-		{"no size", "accessModes: [ReadWriteOnce]", "spec.resources.requests.storage: is required", ErrInvalid},
-		{"nothing", "accessModes: [ReadWriteOnce], resources: {requests: {storage: 0}}", "0 is not greater than 0", ErrInvalid},
-		{"memory", "accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi, memory: 1Gi}}", "memory: is not honoured", ErrNotHonoured},
+		{"no modes", "resources: {requests: {storage: 1Gi}}", "f.yaml:4: spec.accessModes: is required", errInvalid},
+		{"a mode", "accessModes: [Often], resources: {requests: {storage: 1Gi}}", `spec.accessModes[0]: "Often" is not one of`, errInvalid},
+		{"modes", "accessModes: [ReadWriteOncePod, ReadWriteMany], resources: {requests: {storage: 1Gi}}", "cannot be together", errInvalid},
+		{"no size", "accessModes: [ReadWriteOnce]", "spec.resources.requests.storage: is required", errInvalid},
+		{"nothing", "accessModes: [ReadWriteOnce], resources: {requests: {storage: 0}}", "0 is not greater than 0", errInvalid},
+		{"memory", "accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi, memory: 1Gi}}", "memory: is not honoured", errNotHonoured},
 		{"a bare one for many", "accessModes: [ReadWriteMany], volumeMode: Block, resources: {requests: {storage: 1Gi}}",
-			"a disk is for one pod", ErrInvalid},
-		{"a selector", whole + ", selector: {matchLabels: {a: b}}", "spec.selector: is not honoured: there are no", ErrNotHonoured},
-		{"a volume", whole + ", volumeName: v", "spec.volumeName: is not honoured", ErrNotHonoured},
-		{"a source", whole + ", dataSource: {kind: VolumeSnapshot, name: s}", "spec.dataSource: is not honoured", ErrNotHonoured},
-		{"an unknown field", whole + ", size: 1", "spec.size: unknown field", ErrSyntax},
+			"a disk is for one pod", errInvalid},
+		{"a selector", whole + ", selector: {matchLabels: {a: b}}", "spec.selector: is not honoured: there are no", errNotHonoured},
+		{"a volume", whole + ", volumeName: v", "spec.volumeName: is not honoured", errNotHonoured},
+		{"a source", whole + ", dataSource: {kind: VolumeSnapshot, name: s}", "spec.dataSource: is not honoured", errNotHonoured},
+		{"an unknown field", whole + ", size: 1", "spec.size: unknown field", errSyntax},
 	} {
 		text := "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {" + tc.spec + "}\n"
 		_, err := Read("f.yaml", []byte(text))

@@ -71,12 +71,12 @@ func (d *decoder) sort(from int) {
 func (d *decoder) read(f File) {
 	d.file, d.before, d.root = f.Name, 0, nil
 	if len(f.Data) > maxText {
-		d.add(0, "", ErrSyntax, fmt.Sprintf("it has %d bytes, but the limit is %d", len(f.Data), maxText))
+		d.add(0, "", errSyntax, fmt.Sprintf("it has %d bytes, but the limit is %d", len(f.Data), maxText))
 		return
 	}
 	parts := split(bytes.TrimPrefix(f.Data, byteOrderMark))
 	if len(parts) > maxDocuments {
-		d.add(0, "", ErrSyntax, fmt.Sprintf("it has more than %d documents", maxDocuments))
+		d.add(0, "", errSyntax, fmt.Sprintf("it has more than %d documents", maxDocuments))
 		return
 	}
 	objects, problems := d.objects, len(d.problems)
@@ -90,7 +90,7 @@ func (d *decoder) read(f File) {
 	}
 	d.before, d.root = 0, nil
 	if d.objects == objects && len(d.problems) == problems {
-		d.add(0, "", ErrSyntax, "no pod in it")
+		d.add(0, "", errSyntax, "no pod in it")
 	}
 }
 
@@ -118,10 +118,10 @@ func (d *decoder) json(data []byte) bool {
 			return false
 		case err != nil:
 			d.root = nil
-			d.add(in.Line(), "", ErrSyntax, "not JSON: "+err.Error())
+			d.add(in.Line(), "", errSyntax, "not JSON: "+err.Error())
 			return true
 		case n == maxDocuments:
-			d.add(in.Line(), "", ErrSyntax, fmt.Sprintf("there are more than %d objects", maxDocuments))
+			d.add(in.Line(), "", errSyntax, fmt.Sprintf("there are more than %d objects", maxDocuments))
 			return true
 		}
 		if d.root = node; !d.weighed(node) {
@@ -174,7 +174,7 @@ func (d *decoder) object(text []byte, prefix, version, kind string) {
 		if prefix == "" && bytes.HasPrefix(text, []byte("[")) {
 			message += ": it is a list; put its objects one after the other, or into the items of a List"
 		}
-		d.add(0, strings.TrimSuffix(prefix, "."), ErrSyntax, message)
+		d.add(0, strings.TrimSuffix(prefix, "."), errSyntax, message)
 		return
 	}
 	if decode := kinds[object.Version+" "+object.Kind]; decode != nil {
@@ -189,7 +189,7 @@ func (d *decoder) object(text []byte, prefix, version, kind string) {
 	case list && prefix == "" && kinds[object.Version+" "+of] != nil:
 		d.items(object.Items, object.Version, of)
 	case object.Kind == "":
-		d.add(0, prefix+"kind", ErrSyntax, "is missing; a pod begins with \"apiVersion: v1\" and \"kind: Pod\"")
+		d.add(0, prefix+"kind", errSyntax, "is missing; a pod begins with \"apiVersion: v1\" and \"kind: Pod\"")
 	default:
 		d.unread(object.Version, object.Kind, prefix)
 	}
@@ -203,11 +203,11 @@ func (d *decoder) items(items []json.RawMessage, version, kind string) {
 
 // strictly decodes text into object, a pointer, and reports success. It reports unknown fields and reads the others.
 func (d *decoder) strictly(text []byte, object any, prefix string) bool {
-	s := shape{report: func(line int, field, message string) { d.add(line, field, ErrSyntax, message) }}
+	s := shape{report: func(line int, field, message string) { d.add(line, field, errSyntax, message) }}
 	s.fit(text, nodeAt(d.root, strings.TrimSuffix(prefix, ".")), reflect.TypeOf(object).Elem(), prefix)
 	if !s.wrong {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, object); err != nil { // fit did not find the fault
-			d.add(0, strings.TrimSuffix(prefix, "."), ErrSyntax, err.Error())
+			d.add(0, strings.TrimSuffix(prefix, "."), errSyntax, err.Error())
 			return false
 		}
 	}
@@ -226,10 +226,10 @@ func (d *decoder) pod(text []byte, prefix string) {
 		return
 	}
 	if !d.unjudged {
-		fields.Refuse(pod, d.reporter(ErrNotHonoured, prefix))
+		fields.Refuse(pod, d.reporter(errNotHonoured, prefix))
 	}
 	setDefaults(pod)
-	validate(pod, d.reporter(ErrInvalid, prefix))
+	validate(pod, d.reporter(errInvalid, prefix))
 	if len(d.problems) == before && d.once("Pod", &pod.ObjectMeta, prefix) {
 		d.keep(pod)
 	}
@@ -238,7 +238,7 @@ func (d *decoder) pod(text []byte, prefix string) {
 // keep adds a pod.
 func (d *decoder) keep(pod *corev1.Pod) {
 	if len(d.found.Pods) == maxPods {
-		d.add(0, "", ErrInvalid, fmt.Sprintf("there are more than %d pods", maxPods))
+		d.add(0, "", errInvalid, fmt.Sprintf("there are more than %d pods", maxPods))
 		return
 	}
 	d.found.Pods = append(d.found.Pods, pod)
@@ -251,7 +251,7 @@ func (d *decoder) once(kind string, meta *metav1.ObjectMeta, prefix string) bool
 		here = fmt.Sprintf("%s:%d", d.file, d.before+line)
 	}
 	if there, twice := d.places[key]; twice {
-		d.add(0, prefix+"metadata.name", ErrInvalid, key+" appears twice, first at "+there)
+		d.add(0, prefix+"metadata.name", errInvalid, key+" appears twice, first at "+there)
 		return false
 	}
 	d.places[key] = here

@@ -12,7 +12,7 @@ func Ephemeral(spec *corev1.EphemeralContainer) error {
 	containerDefaults(&container)
 	var faults FieldErrors
 	c := checker{pod: &corev1.PodSpec{}, report: func(field, message string) {
-		faults = append(faults, &FieldError{File: "ephemeral container", Field: field, Message: message, class: ErrInvalid})
+		faults = append(faults, &FieldError{File: "ephemeral container", Field: field, Message: message, class: errInvalid})
 	}}
 	c.name("name", container.Name, validation.IsDNS1123Label)
 	c.container(&container, "", nil)

@@ -68,7 +68,7 @@ func (d *decoder) checkJob(c checker, spec *batchv1.JobSpec, prefix string) {
 		c.fault("spec.activeDeadlineSeconds", "%d is not positive", *limit)
 	}
 	if n := parallel(spec); n < 1 {
-		d.add(0, prefix+"spec.parallelism", ErrNotHonoured, fmt.Sprintf("%d is not honoured: a job starts immediately", n))
+		d.add(0, prefix+"spec.parallelism", errNotHonoured, fmt.Sprintf("%d is not honoured: a job starts immediately", n))
 		return
 	}
 	if spec.Completions == nil && spec.CompletionMode != nil && *spec.CompletionMode == batchv1.IndexedCompletion {

@@ -84,17 +84,17 @@ func TestJobsThatAreRefused(t *testing.T) {
 		rest, want string
 		class      error
 	}{
-		{rest: "  completions: 3\n  parallelism: 0\n", class: ErrNotHonoured,
+		{rest: "  completions: 3\n  parallelism: 0\n", class: errNotHonoured,
 			want: "f.yaml:10: spec.parallelism: 0 is not honoured: a job starts immediately"},
-		{rest: "  parallelism: 0\n", class: ErrNotHonoured, want: "f.yaml:9: spec.parallelism: 0 is not honoured: a job starts immediately"},
-		{rest: "  completions: 101\n  parallelism: 101\n", class: ErrInvalid, want: "f.yaml:9: spec.completions: 101 is not between 0 and 100"},
-		{rest: "  completions: -1\n", class: ErrInvalid, want: "f.yaml:9: spec.completions: -1 is not between 0 and 100"},
-		{rest: "  parallelism: 101\n", class: ErrInvalid, want: "f.yaml:9: spec.parallelism: 101 is not between 0 and 100"},
-		{rest: "  backoffLimit: -1\n", class: ErrInvalid, want: "f.yaml:9: spec.backoffLimit: -1 is negative"},
-		{rest: "  activeDeadlineSeconds: 0\n", class: ErrInvalid, want: "f.yaml:9: spec.activeDeadlineSeconds: 0 is not positive"},
-		{rest: "  completionMode: Indexed\n", class: ErrInvalid, want: "spec.completions: is required when completionMode is Indexed"},
-		{rest: "  backoffLimitPerIndex: 1\n", class: ErrNotHonoured, want: "f.yaml:9: spec.backoffLimitPerIndex: is not honoured"},
-		{rest: "  podFailurePolicy: {rules: [{action: FailJob}]}\n", class: ErrNotHonoured,
+		{rest: "  parallelism: 0\n", class: errNotHonoured, want: "f.yaml:9: spec.parallelism: 0 is not honoured: a job starts immediately"},
+		{rest: "  completions: 101\n  parallelism: 101\n", class: errInvalid, want: "f.yaml:9: spec.completions: 101 is not between 0 and 100"},
+		{rest: "  completions: -1\n", class: errInvalid, want: "f.yaml:9: spec.completions: -1 is not between 0 and 100"},
+		{rest: "  parallelism: 101\n", class: errInvalid, want: "f.yaml:9: spec.parallelism: 101 is not between 0 and 100"},
+		{rest: "  backoffLimit: -1\n", class: errInvalid, want: "f.yaml:9: spec.backoffLimit: -1 is negative"},
+		{rest: "  activeDeadlineSeconds: 0\n", class: errInvalid, want: "f.yaml:9: spec.activeDeadlineSeconds: 0 is not positive"},
+		{rest: "  completionMode: Indexed\n", class: errInvalid, want: "spec.completions: is required when completionMode is Indexed"},
+		{rest: "  backoffLimitPerIndex: 1\n", class: errNotHonoured, want: "f.yaml:9: spec.backoffLimitPerIndex: is not honoured"},
+		{rest: "  podFailurePolicy: {rules: [{action: FailJob}]}\n", class: errNotHonoured,
 			want: "f.yaml:9: spec.podFailurePolicy: is not honoured"},
 	} {
 		_, err := Read("f.yaml", []byte(jobOf(test.rest)))

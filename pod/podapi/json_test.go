@@ -64,7 +64,7 @@ func TestJSON(t *testing.T) {
 			t.Parallel()
 			pods, err := Decode("f", []byte(test.text))
 			if test.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), test.fault) || !errors.Is(err, ErrSyntax) && !errors.Is(err, ErrInvalid) {
+				if err == nil || !strings.Contains(err.Error(), test.fault) || !errors.Is(err, errSyntax) && !errors.Is(err, errInvalid) {
 					t.Errorf("%d pods, %v, want %q", len(pods), err, test.fault)
 				}
 				return

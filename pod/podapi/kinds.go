@@ -67,11 +67,11 @@ func (d *decoder) unread(version, kind, prefix string) {
 		name += " (" + version + ")"
 	}
 	if !cluster {
-		d.add(0, prefix+"kind", ErrNotHonoured, name+": "+hint(kind))
+		d.add(0, prefix+"kind", errNotHonoured, name+": "+hint(kind))
 		return
 	}
 	if !d.options.IgnoreUnsupported {
-		d.add(0, prefix+"kind", ErrNotHonoured, name+": "+why)
+		d.add(0, prefix+"kind", errNotHonoured, name+": "+why)
 		return
 	}
 	d.objects++

@@ -61,7 +61,7 @@ func (d *decoder) yamlError(err error) {
 			}
 		}
 		part = strings.TrimPrefix(strings.TrimPrefix(part, "error converting YAML to JSON: "), "yaml: ")
-		d.add(line, "", ErrSyntax, "not YAML: "+part)
+		d.add(line, "", errSyntax, "not YAML: "+part)
 	}
 }
 
@@ -77,7 +77,7 @@ func (d *decoder) afterEnd(err error, more *yamlv3.Node) {
 		line, _ = strconv.Atoi(match[1])
 		line++ // the parser counts from 0 here
 	}
-	d.add(line, "", ErrSyntax, "not YAML: there is text after the end of the document (begin the next one with a line \"---\")")
+	d.add(line, "", errSyntax, "not YAML: there is text after the end of the document (begin the next one with a line \"---\")")
 }
 
 // lineOf returns the line of the field at path, or of its nearest existing parent.

@@ -17,9 +17,9 @@ func (d *decoder) configMap(text []byte, prefix string) {
 	if !d.strictly(text, object, prefix) {
 		return
 	}
-	fields.Refuse(object, d.reporter(ErrNotHonoured, prefix))
+	fields.Refuse(object, d.reporter(errNotHonoured, prefix))
 	object.APIVersion, object.Kind = "v1", "ConfigMap"
-	c := checker{report: d.reporter(ErrInvalid, prefix)}
+	c := checker{report: d.reporter(errInvalid, prefix)}
 	c.objectMeta(&object.ObjectMeta)
 	size := 0
 	for key, value := range object.Data {
@@ -46,10 +46,10 @@ func (d *decoder) secret(text []byte, prefix string) {
 	if !d.strictly(text, object, prefix) {
 		return
 	}
-	fields.Refuse(object, d.reporter(ErrNotHonoured, prefix))
+	fields.Refuse(object, d.reporter(errNotHonoured, prefix))
 	object.APIVersion, object.Kind = "v1", "Secret"
 	setDefault(&object.Type, corev1.SecretTypeOpaque)
-	c := checker{report: d.reporter(ErrInvalid, prefix)}
+	c := checker{report: d.reporter(errInvalid, prefix)}
 	c.objectMeta(&object.ObjectMeta)
 	if len(object.StringData) > 0 {
 		object.Data = maps.Clone(object.Data)

@@ -14,7 +14,7 @@ func One(name string, data []byte) (*corev1.Pod, error) {
 	d.read(File{Name: name, Data: data})
 	if pods := d.found.Pods; len(d.problems) == 0 && (len(pods) != 1 || d.objects != 1) {
 		d.before, d.root = 0, nil
-		d.add(0, "", ErrSyntax, fmt.Sprintf("it must contain exactly one pod, but has %d objects, %d of them pods", d.objects, len(pods)))
+		d.add(0, "", errSyntax, fmt.Sprintf("it must contain exactly one pod, but has %d objects, %d of them pods", d.objects, len(pods)))
 	}
 	if len(d.problems) > 0 {
 		return nil, d.problems
@@ -22,6 +22,6 @@ func One(name string, data []byte) (*corev1.Pod, error) {
 	if pod := d.found.Pods[0]; pod.GenerateName == "" {
 		return pod, nil
 	}
-	d.add(0, "metadata.generateName", ErrInvalid, "a pod in a file needs a name")
+	d.add(0, "metadata.generateName", errInvalid, "a pod in a file needs a name")
 	return nil, d.problems
 }

@@ -147,7 +147,7 @@ func invalid(err error) (out []string) {
 		return []string{err.Error()}
 	}
 	for _, one := range faults {
-		if !errors.Is(one, ErrNotHonoured) {
+		if !errors.Is(one, errNotHonoured) {
 			out = append(out, one.Error())
 		}
 	}

@@ -14,12 +14,12 @@ import (
 
 // The classes of this package's errors, matched with errors.Is.
 var (
-	// ErrSyntax: the text is not YAML, or does not have the API's form.
-	ErrSyntax = errors.New("not a pod")
-	// ErrInvalid: the API does not allow a field's value.
-	ErrInvalid = errors.New("invalid pod")
-	// ErrNotHonoured: Bulkhead refuses a valid field.
-	ErrNotHonoured = errors.New("not honoured")
+	// errSyntax: the text is not YAML, or does not have the API's form.
+	errSyntax = errors.New("not a pod")
+	// errInvalid: the API does not allow a field's value.
+	errInvalid = errors.New("invalid pod")
+	// errNotHonoured: Bulkhead refuses a valid field.
+	errNotHonoured = errors.New("not honoured")
 )
 
 // FieldError is one fault of a document.
@@ -139,7 +139,7 @@ func Decode(name string, data []byte) ([]*corev1.Pod, error) {
 		return nil, err
 	}
 	if len(found.Pods) == 0 {
-		return nil, FieldErrors{{File: name, Message: "no pod in it", class: ErrSyntax}}
+		return nil, FieldErrors{{File: name, Message: "no pod in it", class: errSyntax}}
 	}
 	return found.Pods, nil
 }

@@ -70,7 +70,7 @@ func TestForms(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Decode("f.yaml", []byte(test.text))
-			if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, ErrSyntax) && !errors.Is(err, ErrNotHonoured) {
+			if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, errSyntax) && !errors.Is(err, errNotHonoured) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 			if err != nil && (strings.Contains(err.Error(), "Go ") || strings.Contains(err.Error(), "v1.")) {
@@ -110,7 +110,7 @@ func TestTheSameTwice(t *testing.T) {
 			files = append(files, File{Name: string(rune('0'+i)) + ".yaml", Data: []byte(text)})
 		}
 		_, err := ReadAll(files, Options{})
-		if (err == nil) != (test.want == "") || err != nil && (err.Error() != test.want || !errors.Is(err, ErrInvalid)) {
+		if (err == nil) != (test.want == "") || err != nil && (err.Error() != test.want || !errors.Is(err, errInvalid)) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
@@ -155,12 +155,12 @@ func TestWhatNeedsACluster(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			files := []File{{Name: "f.yaml", Data: []byte(test.text)}}
-			if _, err := ReadAll(files, Options{}); !errors.Is(err, ErrNotHonoured) || !strings.Contains(err.Error(), test.refused) {
+			if _, err := ReadAll(files, Options{}); !errors.Is(err, errNotHonoured) || !strings.Contains(err.Error(), test.refused) {
 				t.Errorf("without the option: %v, want %q", err, test.refused)
 			}
 			found, err := ReadAll(files, Options{IgnoreUnsupported: true})
 			if test.still != "" {
-				if !errors.Is(err, ErrNotHonoured) || !strings.Contains(err.Error(), test.still) {
+				if !errors.Is(err, errNotHonoured) || !strings.Contains(err.Error(), test.still) {
 					t.Errorf("with the option: %v, want %q", err, test.still)
 				}
 				return

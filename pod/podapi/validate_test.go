@@ -136,7 +136,7 @@ func TestValidate(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, ErrSyntax) {
+			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, errSyntax) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})

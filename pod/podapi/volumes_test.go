@@ -83,7 +83,7 @@ func TestReadChecksVolumesAndEnvironments(t *testing.T) {
 				t.Error(err)
 			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
 				t.Errorf("error %v, want %q", err, tc.want)
-			case err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNotHonoured):
+			case err != nil && !errors.Is(err, errInvalid) && !errors.Is(err, errNotHonoured):
 				t.Errorf("class of %v", err)
 			}
 		})

@@ -125,14 +125,14 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	if !d.strictly(text, object, prefix) {
 		return
 	}
-	fields.Refuse(object, d.reporter(ErrNotHonoured, prefix))
+	fields.Refuse(object, d.reporter(errNotHonoured, prefix))
 	w := of()
 	if o, is := object.(runtime.Object); is {
 		gvk := o.GetObjectKind().GroupVersionKind()
 		w.owner = metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: w.meta.Name, UID: newUID(),
 			Controller: new(true), BlockOwnerDeletion: new(true)}
 	}
-	invalid := d.reporter(ErrInvalid, prefix)
+	invalid := d.reporter(errInvalid, prefix)
 	c := checker{report: invalid}
 	c.objectMeta(w.meta)
 	if w.replicas != nil && (*w.replicas < 0 || *w.replicas > maxReplicas) {

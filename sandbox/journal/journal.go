@@ -22,12 +22,12 @@ import (
 )
 
 var (
-	// ErrUnknownKind is returned by Undo for an entry without a handler. The entry stays.
-	ErrUnknownKind = errors.New("no handler for this kind of entry")
-	// ErrPending is returned by Remove while entries are left to undo.
-	ErrPending = errors.New("journal has entries to undo")
-	// ErrFull is returned by Before when the journal has grown past its bound.
-	ErrFull = errors.New("journal is full")
+	// errUnknownKind is returned by Undo for an entry without a handler. The entry stays.
+	errUnknownKind = errors.New("no handler for this kind of entry")
+	// errPending is returned by Remove while entries are left to undo.
+	errPending = errors.New("journal has entries to undo")
+	// errFull is returned by Before when the journal has grown past its bound.
+	errFull = errors.New("journal is full")
 )
 
 // maxSize bounds a journal, in bytes. It has room for thousands of entries.
@@ -97,7 +97,7 @@ func (j Journal) Pending(ctx context.Context) ([]Entry, error) {
 	return entries, nil
 }
 
-// Remove deletes a journal without pending entries; otherwise it returns ErrPending. It is a no-op if the journal does
+// Remove deletes a journal without pending entries; otherwise it returns errPending. It is a no-op if the journal does
 // not exist.
 func (j Journal) Remove(ctx context.Context) error {
 	if _, err := os.Stat(j.path); errors.Is(err, os.ErrNotExist) {
@@ -110,7 +110,7 @@ func (j Journal) Remove(ctx context.Context) error {
 	defer l.Unlock()
 	entries, _, err := read(l.File())
 	if err == nil && len(entries) > 0 {
-		err = fmt.Errorf("%w: %d, the last of kind %s", ErrPending, len(entries), entries[len(entries)-1].Kind)
+		err = fmt.Errorf("%w: %d, the last of kind %s", errPending, len(entries), entries[len(entries)-1].Kind)
 	}
 	if err == nil {
 		err = os.Remove(j.path)
@@ -143,7 +143,7 @@ func (j Journal) append(ctx context.Context, l line, d atomicfile.Durability) (e
 		return err
 	}
 	if !l.Done && end+int64(len(text)) > maxSize {
-		return fmt.Errorf("%s: %w", j.path, ErrFull)
+		return fmt.Errorf("%s: %w", j.path, errFull)
 	}
 	// Cut off an incomplete line, which would corrupt the next one.
 	if err := f.Truncate(end); err != nil {

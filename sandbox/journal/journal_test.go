@@ -63,7 +63,7 @@ func TestJournal(t *testing.T) {
 	if diff := cmp.Diff([]string{"netns", "cgroup"}, j.kinds(t)); diff != "" {
 		t.Error(diff)
 	}
-	if err := j.Remove(t.Context()); !errors.Is(err, ErrPending) {
+	if err := j.Remove(t.Context()); !errors.Is(err, errPending) {
 		t.Errorf("a journal with entries was removed: %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestUndo(t *testing.T) {
 		},
 	}
 	err := j.Undo(t.Context(), h)
-	if !errors.Is(err, boom) || !errors.Is(err, ErrUnknownKind) {
+	if !errors.Is(err, boom) || !errors.Is(err, errUnknownKind) {
 		t.Errorf("undo: %v", err)
 	}
 	if diff := cmp.Diff([]string{"/3", "/1"}, order); diff != "" {
@@ -200,7 +200,7 @@ func TestManyWriters(t *testing.T) {
 func TestFull(t *testing.T) {
 	j := newJournal(t)
 	id := j.add(t, "k", "/1")
-	if _, err := j.Before(t.Context(), "k", args{strings.Repeat("x", maxSize)}, atomicfile.Volatile); !errors.Is(err, ErrFull) {
+	if _, err := j.Before(t.Context(), "k", args{strings.Repeat("x", maxSize)}, atomicfile.Volatile); !errors.Is(err, errFull) {
 		t.Errorf("before: %v", err)
 	}
 	if err := j.Done(t.Context(), id); err != nil {
@@ -228,7 +228,7 @@ func TestFullToTheByte(t *testing.T) {
 		for _, tc := range []struct {
 			size int
 			want error
-		}{{room + 1, ErrFull}, {room, nil}, {0, ErrFull}} {
+		}{{room + 1, errFull}, {room, nil}, {0, errFull}} {
 			if _, err := j.Before(t.Context(), "k", args{strings.Repeat("x", tc.size)}, atomicfile.Volatile); !errors.Is(err, tc.want) {
 				t.Errorf("%d bytes where %d have room: %v", tc.size, room, err)
 			}

@@ -59,7 +59,7 @@ func (j Journal) undoAll(ctx context.Context, h Handlers, batch []Entry) []error
 func (j Journal) undo(ctx context.Context, h Handlers, e Entry) error {
 	handler := h[e.Kind]
 	if handler == nil {
-		return fmt.Errorf("undo %s: %w", e.Kind, ErrUnknownKind)
+		return fmt.Errorf("undo %s: %w", e.Kind, errUnknownKind)
 	}
 	fault.Point("undo." + e.Kind)
 	if err := handler(ctx, e.Args); err != nil {

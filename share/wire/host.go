@@ -71,7 +71,7 @@ func greet(conn net.Conn) (*Host, error) {
 			var answer frame.Frame
 			if answer, err = h.d.Seek(h.epoch); err == nil {
 				if len(answer.Payload) != 1 || answer.Payload[0] != version {
-					return nil, fmt.Errorf("%w: it answers % .16x", ErrGuest, answer.Payload)
+					return nil, fmt.Errorf("%w: it answers % .16x", errGuest, answer.Payload)
 				}
 				return h, conn.SetDeadline(time.Time{})
 			}
@@ -83,12 +83,12 @@ func greet(conn net.Conn) (*Host, error) {
 }
 
 // Next returns the guest's next request, which is valid until the next call. Errors are the connection's (io.EOF when
-// the VM has closed it), or match ErrGuest.
+// the VM has closed it), or match errGuest.
 func (h *Host) Next() ([]byte, error) {
 	for {
 		f, err := h.d.Next()
 		if errors.Is(err, frame.ErrFraming) {
-			return nil, fmt.Errorf("%w: %w", ErrGuest, err)
+			return nil, fmt.Errorf("%w: %w", errGuest, err)
 		}
 		if err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (h *Host) Next() ([]byte, error) {
 		}
 		message, err := h.in.add(f.Payload, minRequest)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrGuest, err)
+			return nil, fmt.Errorf("%w: %w", errGuest, err)
 		}
 		if message == nil {
 			continue

@@ -10,7 +10,7 @@
 // not wait for them: these get no reply.
 //
 // The guest is treated as hostile. A message that is too long or incomplete ends the session with an error that matches
-// ErrGuest.
+// errGuest.
 package wire
 
 import (
@@ -28,8 +28,8 @@ const MaxMessage = MaxData + 4<<10
 // version is the version of the protocol between server and forwarder, in their hello.
 const version = 1
 
-// ErrGuest is matched by errors that the guest has caused.
-var ErrGuest = errors.New("the guest broke the protocol of shares")
+// errGuest is matched by errors that the guest has caused.
+var errGuest = errors.New("the guest broke the protocol of shares")
 
 // The offsets in the head of a message (the kernel's include/uapi/linux/fuse.h). The byte order is the host's: both
 // sides run on one processor.

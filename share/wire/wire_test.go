@@ -255,7 +255,7 @@ func TestHostileGuest(t *testing.T) {
 			}
 			b.Close()
 		}()
-		if m, err := h.Next(); !errors.Is(err, ErrGuest) {
+		if m, err := h.Next(); !errors.Is(err, errGuest) {
 			t.Errorf("%s: %d bytes, %v", name, len(m), err)
 		}
 		if cap(h.in.buf) > 2*frame.Max {

@@ -3,7 +3,6 @@ package kmod
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,15 +11,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-project/bulkhead/guest/internal/unpack"
-)
-
-var (
-	// ErrNotFound is matched for a name that is neither a module of the kernel nor built into it.
-	ErrNotFound = errors.New("neither a module nor built in")
-	// ErrCycle is matched for circular dependencies.
-	ErrCycle = errors.New("modules depend on each other")
-	// ErrRelease is matched for modules of another kernel.
-	ErrRelease = errors.New("modules are for another kernel")
 )
 
 // maxSize bounds one unpacked module.
@@ -95,7 +85,7 @@ func (d *Dir) Has(name string) bool {
 }
 
 // Order returns the modules called names and their dependencies, each once and after its dependencies, without built-in
-// ones. The error matches ErrNotFound, ErrCycle, ErrRelease or a failure to read a module, and names the module.
+// ones. The error names the module.
 func (d *Dir) Order(names ...string) ([]Module, error) {
 	o := order{dir: d, state: map[string]state{}}
 	for _, name := range names {
@@ -125,9 +115,9 @@ func (o *order) add(name string) error {
 	case o.state[name] == placed || o.dir.builtin[name]:
 		return nil
 	case o.state[name] == entered:
-		return fmt.Errorf("module %s: %w", name, ErrCycle)
+		return fmt.Errorf("module %s: modules depend on each other", name)
 	case o.dir.files[name] == "":
-		return fmt.Errorf("module %s: %w", name, ErrNotFound)
+		return fmt.Errorf("module %s: neither a module nor built in", name)
 	}
 	o.state[name] = entered
 	data, err := read(o.dir.files[name])
@@ -139,7 +129,7 @@ func (o *order) add(name string) error {
 		return fmt.Errorf("module %s: %w", name, err)
 	}
 	if i.vermagic != o.dir.release {
-		return fmt.Errorf("module %s: %w: it is for %q, the kernel is %q", name, ErrRelease, i.vermagic, o.dir.release)
+		return fmt.Errorf("module %s: modules are for another kernel: it is for %q, the kernel is %q", name, i.vermagic, o.dir.release)
 	}
 	for _, dep := range i.depends {
 		if err := o.add(dep); err != nil {

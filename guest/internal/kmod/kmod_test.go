@@ -100,8 +100,7 @@ func TestOrder(t *testing.T) {
 		name  string
 		ask   []string
 		want  []string
-		err   error
-		named string
+		fault string
 	}{
 		{
 			name: "dependencies come first and once", ask: []string{"virtio_net", "virtio"},
@@ -110,15 +109,15 @@ func TestOrder(t *testing.T) {
 		{name: "what is built in is left out", ask: []string{"ext4", "crc32c_generic"}},
 		{name: "both spellings", ask: []string{"virtio-ring"}, want: []string{"virtio_ring"}},
 		{name: "soft dependencies that exist", ask: []string{"erofs"}, want: []string{"lz4_late", "erofs"}},
-		{name: "neither module nor built in", ask: []string{"vfio"}, err: kmod.ErrNotFound, named: "vfio"},
-		{name: "a dependency missing", ask: []string{"orphan"}, err: kmod.ErrNotFound, named: "orphan"},
-		{name: "a circle", ask: []string{"loop1"}, err: kmod.ErrCycle, named: "loop1"},
-		{name: "of another kernel", ask: []string{"foreign"}, err: kmod.ErrRelease, named: "5.10"},
+		{name: "neither module nor built in", ask: []string{"vfio"}, fault: "module vfio: neither a module nor built in"},
+		{name: "a dependency missing", ask: []string{"orphan"}, fault: "neither a module nor built in"},
+		{name: "a circle", ask: []string{"loop1"}, fault: "module loop1: modules depend on each other"},
+		{name: "of another kernel", ask: []string{"foreign"}, fault: `modules are for another kernel: it is for "5.10`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			modules, err := d.Order(tc.ask...)
-			if !errors.Is(err, tc.err) || (err != nil && !strings.Contains(err.Error(), tc.named)) {
-				t.Fatalf("Order = %v, want %v that names %q", err, tc.err, tc.named)
+			if (err == nil) != (tc.fault == "") || err != nil && !strings.Contains(err.Error(), tc.fault) {
+				t.Fatalf("Order: got %v, want %q", err, tc.fault)
 			}
 			var got []string
 			for _, m := range modules {

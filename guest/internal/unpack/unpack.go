@@ -14,13 +14,6 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-var (
-	// ErrFormat is matched for data in an unknown format.
-	ErrFormat = errors.New("unknown compression")
-	// ErrTooLarge is matched for data that unpacks to more than the limit.
-	ErrTooLarge = errors.New("unpacked data is too large")
-)
-
 // dictMax bounds the dictionary of xz data; a kernel's is 32 MiB.
 const dictMax = 1 << 28
 
@@ -49,8 +42,7 @@ func formats() []format {
 	}
 }
 
-// ELF returns the ELF file in data, unpacked if necessary, of at most limit bytes. The error matches ErrFormat or
-// ErrTooLarge if that is the reason.
+// ELF returns the ELF file in data, unpacked if necessary, of at most limit bytes.
 func ELF(data []byte, limit int64) ([]byte, error) {
 	for _, f := range formats() {
 		if !bytes.HasPrefix(data, []byte(f.magic)) {
@@ -62,7 +54,7 @@ func ELF(data []byte, limit int64) ([]byte, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%w: it begins with % x", ErrFormat, data[:min(len(data), 8)])
+	return nil, fmt.Errorf("unknown compression: it begins with % x", data[:min(len(data), 8)])
 }
 
 func (f format) unpack(data []byte, limit int64) ([]byte, error) {
@@ -76,7 +68,7 @@ func (f format) unpack(data []byte, limit int64) ([]byte, error) {
 	var out bytes.Buffer
 	n, err := io.Copy(&out, io.LimitReader(r, limit+1))
 	if n > limit {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+		return nil, fmt.Errorf("unpacked data is too large: more than %d bytes", limit)
 	}
 	if err != nil {
 		return nil, err

@@ -2,9 +2,9 @@ package unpack_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/guest/internal/unpack"
@@ -33,7 +33,7 @@ func TestELF(t *testing.T) {
 			if !bytes.Equal(got, content) {
 				t.Error("another content came out")
 			}
-			if _, err := unpack.ELF(packed, int64(len(content))-1); name != "none" && !errors.Is(err, unpack.ErrTooLarge) {
+			if _, err := unpack.ELF(packed, int64(len(content))-1); name != "none" && !fails(err, "too large") {
 				t.Errorf("with a limit one byte too low: %v", err)
 			}
 			if _, err := unpack.ELF(packed[:len(packed)/2], 1<<30); name != "none" && err == nil {
@@ -45,14 +45,16 @@ func TestELF(t *testing.T) {
 
 func TestELFRefuses(t *testing.T) {
 	for name, data := range map[string][]byte{"nothing": nil, "text": []byte("#!/bin/sh"), "one byte": {0x1f}} {
-		if _, err := unpack.ELF(data, 1<<20); !errors.Is(err, unpack.ErrFormat) {
-			t.Errorf("%s: %v, want ErrFormat", name, err)
+		if _, err := unpack.ELF(data, 1<<20); !fails(err, "unknown compression") {
+			t.Errorf("%s: got %v, want an unknown compression", name, err)
 		}
 	}
 	if _, err := unpack.ELF(pipe(t, []byte("not an ELF file"), "gzip"), 1<<20); err == nil {
 		t.Error("packed text was taken for an ELF file")
 	}
 }
+
+func fails(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
 
 func pipe(t *testing.T, data []byte, tool ...string) []byte {
 	t.Helper()

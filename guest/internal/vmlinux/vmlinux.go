@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/guest/internal/unpack"
 )
 
-// ErrUnusable is matched for a file that is not a kernel that QEMU can boot directly.
-var ErrUnusable = errors.New("not a usable kernel image")
+var errUnusable = errors.New("not a usable kernel image")
 
 // maxSize bounds the unpacked kernel.
 const maxSize = 512 << 20
@@ -31,7 +30,6 @@ const (
 )
 
 // Extract returns the kernel in image, which is a bzImage or an ELF kernel. The result has the PVH entry point.
-// Otherwise the error matches ErrUnusable.
 func Extract(image []byte) ([]byte, error) {
 	kernel, err := unpackImage(image)
 	if err != nil {
@@ -39,7 +37,7 @@ func Extract(image []byte) ([]byte, error) {
 	}
 	f, err := elf.NewFile(bytes.NewReader(kernel))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+		return nil, fmt.Errorf("%w: %w", errUnusable, err)
 	}
 	defer f.Close()
 	if err := check(f); err != nil {
@@ -64,20 +62,20 @@ func unpackImage(image []byte) ([]byte, error) {
 	}
 	kernel, err := unpack.ELF(packed, maxSize)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+		return nil, fmt.Errorf("%w: %w", errUnusable, err)
 	}
 	if len(kernel) != int(size) {
-		return nil, fmt.Errorf("%w: it unpacks to %d bytes, but its header says %d", ErrUnusable, len(kernel), size)
+		return nil, fmt.Errorf("%w: it unpacks to %d bytes, but its header says %d", errUnusable, len(kernel), size)
 	}
 	return kernel, nil
 }
 
 func payload(image []byte) ([]byte, error) {
 	if len(image) < headerEnd || string(image[offMagic:offMagic+4]) != "HdrS" {
-		return nil, fmt.Errorf("%w: it must be a bzImage or an ELF file", ErrUnusable)
+		return nil, fmt.Errorf("%w: it must be a bzImage or an ELF file", errUnusable)
 	}
 	if v := binary.LittleEndian.Uint16(image[offVersion:]); v < payloadVersion {
-		return nil, fmt.Errorf("%w: boot protocol %#x does not locate the kernel (2.08 or later needed)", ErrUnusable, v)
+		return nil, fmt.Errorf("%w: boot protocol %#x does not locate the kernel (2.08 or later needed)", errUnusable, v)
 	}
 	setup := int64(image[offSetupSects])
 	if setup == 0 {
@@ -86,7 +84,7 @@ func payload(image []byte) ([]byte, error) {
 	start := (setup+1)*sector + int64(binary.LittleEndian.Uint32(image[offPayloadOffset:]))
 	end := start + int64(binary.LittleEndian.Uint32(image[offPayloadLength:]))
 	if end > int64(len(image)) || end-start < 8 {
-		return nil, fmt.Errorf("%w: the file is cut short (%d bytes, the kernel ends at %d)", ErrUnusable, len(image), end)
+		return nil, fmt.Errorf("%w: the file is cut short (%d bytes, the kernel ends at %d)", errUnusable, len(image), end)
 	}
 	return image[start:end], nil
 }
@@ -94,7 +92,7 @@ func payload(image []byte) ([]byte, error) {
 // check looks for the PVH entry note: owner Xen, type XEN_ELFNOTE_PHYS32_ENTRY.
 func check(f *elf.File) error {
 	if f.Machine != elf.EM_X86_64 {
-		return fmt.Errorf("%w: it is for %v", ErrUnusable, f.Machine)
+		return fmt.Errorf("%w: it is for %v", errUnusable, f.Machine)
 	}
 	for _, prog := range f.Progs {
 		if prog.Type != elf.PT_NOTE || prog.Filesz > 1<<20 {
@@ -102,13 +100,13 @@ func check(f *elf.File) error {
 		}
 		notes := make([]byte, prog.Filesz)
 		if _, err := prog.ReadAt(notes, 0); err != nil {
-			return fmt.Errorf("%w: read its notes: %w", ErrUnusable, err)
+			return fmt.Errorf("%w: read its notes: %w", errUnusable, err)
 		}
 		if hasNote(notes, "Xen\x00", 18) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it has no PVH entry point (CONFIG_PVH)", ErrUnusable)
+	return fmt.Errorf("%w: it has no PVH entry point (CONFIG_PVH)", errUnusable)
 }
 
 func hasNote(notes []byte, owner string, kind uint32) bool {
@@ -134,7 +132,7 @@ func Release(kernel []byte) (string, error) {
 	for rest := kernel; ; {
 		i := bytes.Index(rest, []byte(banner))
 		if i < 0 {
-			return "", fmt.Errorf("%w: it contains no release", ErrUnusable)
+			return "", fmt.Errorf("%w: it contains no release", errUnusable)
 		}
 		rest = rest[i+len(banner):]
 		word, _, ok := bytes.Cut(rest[:min(len(rest), 128)], []byte(" "))
