@@ -38,7 +38,7 @@ func (s *Store) turn(ctx context.Context) (done func() error, err error) {
 }
 
 // Create creates a volume, with DefaultSize if v.Bytes is 0. It returns an existing volume with ErrExists. Other
-// errors: ErrName, ErrSize, ErrInvalid, and that of a missing mkfs.ext4.
+// errors: ErrName, ErrSize, ErrInvalid, and the error of a missing mkfs.ext4.
 func (s *Store) Create(ctx context.Context, v Volume) (made Volume, err error) {
 	if err := v.check(); err != nil {
 		return Volume{}, err
