@@ -156,7 +156,12 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		return nil, err
 	}
 	files[terminationLog] = c.last
-	ruled := false         // by an existing device program
+	var program *os.File // of device rules
+	defer func() {
+		if program != nil {
+			program.Close()
+		}
+	}()
 	var joined []io.Closer // namespaces, held open until the container has joined them
 	defer func() {
 		for _, f := range joined {
@@ -177,8 +182,11 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 			return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), nil
 		},
 		File: a.files.Write, Devices: devices.All, HasDevice: devices.Has, Ruled: func(rules string) bool {
-			ruled = a.programs.Has(rules)
-			return ruled
+			var err error
+			if program, err = a.programs.Program(rules); err != nil {
+				Log("crun makes the device program: %v", err)
+			}
+			return err == nil
 		},
 	}, r.Terminal)
 	if err != nil {
@@ -208,7 +216,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout)
 	defer cancel()
 	p, err := a.launch(ctx, c, launch{
-		spec: s, ruled: ruled || s.DeviceRules == "", terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce,
+		spec: s, ruled: program != nil || s.DeviceRules == "", terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce,
 	})
 	if err != nil {
 		return nil, s.Explain(err)
@@ -219,8 +227,10 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	if err := limits.Burst(c.cgroup, s.CPUBurst); err != nil {
 		return nil, err
 	}
-	if err := a.rule(c, s.DeviceRules, ruled); err != nil {
-		return nil, err
+	if program != nil { // before its processes run
+		if err := devices.Attach(program, c.cgroup); err != nil {
+			return nil, err
+		}
 	}
 	if err := limits.Tasks(c.cgroup); err != nil {
 		return nil, err
@@ -231,21 +241,6 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 // guest returns what a process of the container takes from the guest.
 func (a *Agent) guest(c *container) spec.Guest {
 	return spec.Guest{Users: rootOf(c.root), Known: c.user, Hostname: a.pod.Hostname(), Verbatim: c.verbatim, Rlimits: c.rlimits}
-}
-
-// rule attaches the container's device program before its processes run, if crun has not done so. Otherwise it keeps
-// crun's program for the next container.
-func (a *Agent) rule(c *container, rules string, ruled bool) error {
-	if rules == "" {
-		return nil
-	}
-	if ruled {
-		return a.programs.Attach(rules, c.cgroup)
-	}
-	if err := a.programs.Keep(rules, c.cgroup); err != nil {
-		Log("cannot keep the device program; the next container loads its own: %v", err)
-	}
-	return nil
 }
 
 // lower prepares the source of the container's root and returns its path. live means that the container writes to the

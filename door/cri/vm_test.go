@@ -48,7 +48,7 @@ func TestSequence(t *testing.T) {
 	for _, want := range []string{
 		service + "RunPodSandbox > engine shim", "engine start > machine await", "engine start > machine configure",
 		service + "RunPodSandbox > agent configure", "agent configure > guest reseed",
-		service + "CreateContainer > agent create", "agent create > guest mount the root", "agent create > guest run crun",
+		service + "CreateContainer > agent create", "agent create > guest mount the root", "agent create > guest run the launcher",
 		service + "StartContainer > agent start", service + "ExecSync > agent exec", "agent exec > guest run the launcher",
 	} {
 		if !below[want] {

@@ -1,6 +1,5 @@
-// Package devices lists the guest's devices, and reuses the BPF programs that decide which of them a container may use.
-// crun loads a program for each set of rules. Loading and verifying it takes an emulated VM longer than the rest of crun's
-// work on a cgroup.
+// Package devices lists the guest's devices, and makes the BPF programs that decide which of them a container may use. A
+// program is made once for each set of rules, because loading and verifying it takes an emulated VM some milliseconds.
 package devices
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 )
 
-// most bounds the kept programs: those of ordinary and privileged containers, and some more.
+// most bounds the kept programs: for ordinary and privileged containers, and some more.
 const most = 8
 
 // Programs keeps programs by the text of their rules. The zero value is empty; its methods are safe for concurrent use.
@@ -24,18 +23,36 @@ type Programs struct {
 	all map[string]*os.File
 }
 
-// Has reports whether there is a program for these rules.
-func (p *Programs) Has(rules string) bool {
+// Program returns the program for OCI device rules. The caller must close it.
+func (p *Programs) Program(rules string) (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.all[rules] != nil
+	program := p.all[rules]
+	if program == nil {
+		code, err := compile(rules)
+		if err != nil {
+			return nil, fmt.Errorf("device rules: %w", err)
+		}
+		if program, err = load(code); err != nil {
+			return nil, fmt.Errorf("load the device program: %w", err)
+		}
+		if len(p.all) == most {
+			return program, nil
+		}
+		if p.all == nil {
+			p.all = map[string]*os.File{}
+		}
+		p.all[rules] = program
+	}
+	fd, err := unix.FcntlInt(program.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("device program: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "device program"), nil
 }
 
-// Attach attaches the existing program for these rules to a cgroup that has none.
-func (p *Programs) Attach(rules string, to cgroup.Dir) error {
-	p.mu.Lock()
-	program := p.all[rules]
-	p.mu.Unlock()
+// Attach attaches a program to a cgroup that has none.
+func Attach(program *os.File, to cgroup.Dir) error {
 	dir, err := os.Open(string(to))
 	if err != nil {
 		return fmt.Errorf("device program: %w", err)
@@ -50,51 +67,26 @@ func (p *Programs) Attach(rules string, to cgroup.Dir) error {
 	return nil
 }
 
-// Keep keeps the program that crun has loaded for these rules and attached to a cgroup as its only one. Without it,
-// crun loads another one for the next container.
-func (p *Programs) Keep(rules string, of cgroup.Dir) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all[rules] != nil || len(p.all) == most {
-		return nil
-	}
-	program, err := attached(of)
-	if err != nil {
-		return err
-	}
-	if p.all == nil {
-		p.all = map[string]*os.File{}
-	}
-	p.all[rules] = program
-	return nil
-}
-
-// attached returns the program of a cgroup.
-func attached(of cgroup.Dir) (*os.File, error) {
-	dir, err := os.Open(string(of))
-	if err != nil {
-		return nil, fmt.Errorf("device program: %w", err)
-	}
-	defer dir.Close()
-	ids := &[2]uint32{}
+// load loads a program.
+func load(code []instruction) (*os.File, error) {
+	license := []byte("GPL\x00")
 	var pinned runtime.Pinner
-	pinned.Pin(ids)
 	defer pinned.Unpin()
-	query := struct {
-		target, kind, flags, attachFlags uint32
-		ids                              uint64
-		count, _                         uint32
-	}{target: uint32(dir.Fd()), kind: unix.BPF_CGROUP_DEVICE, ids: uint64(uintptr(unsafe.Pointer(ids))), count: uint32(len(ids))}
-	if _, err := bpf(unix.BPF_PROG_QUERY, unsafe.Pointer(&query), unsafe.Sizeof(query)); err != nil {
-		return nil, fmt.Errorf("device program of %s: %w", of, err)
+	pinned.Pin(&code[0])
+	pinned.Pin(&license[0])
+	attr := struct {
+		kind, count       uint32
+		code, license     uint64
+		logLevel, logSize uint32
+		log               uint64
+		version, flags    uint32
+	}{
+		kind: unix.BPF_PROG_TYPE_CGROUP_DEVICE, count: uint32(len(code)), code: uint64(uintptr(unsafe.Pointer(&code[0]))),
+		license: uint64(uintptr(unsafe.Pointer(&license[0]))),
 	}
-	if query.count != 1 {
-		return nil, fmt.Errorf("device program of %s: found %d, want 1", of, query.count)
-	}
-	get := struct{ id, next, flags uint32 }{id: ids[0]}
-	fd, err := bpf(unix.BPF_PROG_GET_FD_BY_ID, unsafe.Pointer(&get), unsafe.Sizeof(get))
+	fd, err := bpf(unix.BPF_PROG_LOAD, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	if err != nil {
-		return nil, fmt.Errorf("device program %d: %w", ids[0], err)
+		return nil, err
 	}
 	return os.NewFile(uintptr(fd), "device program"), nil // close-on-exec
 }

@@ -14,7 +14,7 @@
 //   - more than 4,096 arguments and variables, or a message above 128 KiB.
 //
 // For containers it is also:
-//   - device rules without a program yet, a seccomp filter that is not compiled, sysctls, hooks;
+//   - device rules that the kernel refuses, a seccomp filter that is not compiled, sysctls, hooks;
 //   - options of mounts that hold for all mounts below them (rro and others), tmpcopyup, id mappings, options of proc;
 //   - block I/O limits, and memory and CPU settings that cgroup2 does not have;
 //   - every unknown part of the specification, and everything that fails: crun has the better words for the error.
