@@ -34,10 +34,12 @@ func (r *Runtime) make(ctx context.Context, c Container, p Process, onExit func(
 	top, linux, annotations := c.Spec.Parts()
 	s := launcher.Spec{Top: top, Linux: linux, Annotations: annotations}
 	created, err := r.launcher.Create(s, launcher.Place{ID: p.ID, Cgroup: p.Cgroup, Stdio: p.Stdio}, onExit)
-	if errors.Is(err, launcher.ErrLost) {
+	switch {
+	case errors.Is(err, launcher.ErrLost):
 		r.log("crun starts all processes from now on: %v", err)
-	}
-	if err != nil {
+		return nil, err
+	case err != nil:
+		r.log("crun makes container %.64s: %v", p.ID, err)
 		return nil, err
 	}
 	end()
