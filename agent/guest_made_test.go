@@ -61,8 +61,8 @@ var (
 	pipes  = regexp.MustCompile(`pipe:\[\d+\]`)
 )
 
-// comparable removes the differences of two equal containers. vm are the VM's namespaces.
-func comparable(out, vm string) []string {
+// alike returns the lines of an output without the differences of two equal containers. vm are the VM's namespaces.
+func alike(out, vm string) []string {
 	for _, ns := range strings.Fields(vm) {
 		kind, _, _ := strings.Cut(ns, ":")
 		out = strings.ReplaceAll(out, ns, kind+" of the VM")
@@ -187,7 +187,7 @@ func testMade(t *testing.T, tm *template) {
 		if by != agentv1.PartCrun || err != nil {
 			t.Errorf("%s for crun: made by %q, %v", name, by, err)
 		}
-		if diff := cmp.Diff(comparable(theirs, vm), comparable(ours, vm)); diff != "" {
+		if diff := cmp.Diff(alike(theirs, vm), alike(ours, vm)); diff != "" {
 			t.Errorf("%s: crun's and the launcher's containers differ:\n%s", name, diff)
 		}
 	}

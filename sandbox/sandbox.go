@@ -229,7 +229,7 @@ func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 	if err := expect(s.subject(), "delete", s.state.State, Stopped); err != nil {
 		return err // started again meanwhile
 	}
-	s.processes.clear()
+	s.clear()
 	s.deleted = true
 	s.logIf("close the scratch disk", s.devices.Close())
 	if err := s.store.Remove(); err != nil {

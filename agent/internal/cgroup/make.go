@@ -91,7 +91,10 @@ func (d Dir) Make(raw json.RawMessage) error {
 	}
 	for _, s := range settings {
 		err := d.write(s)
-		if err != nil && !(s.optional && errors.Is(err, fs.ErrNotExist)) {
+		if s.optional && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}

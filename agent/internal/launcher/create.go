@@ -154,7 +154,8 @@ func (s Spec) fill(m *message) error {
 		}
 	}
 	for key, raw := range s.Linux {
-		if text := string(raw); !allowedLinux[key] && given(raw) && !(key == "rootfsPropagation" && (text == `"rprivate"` || text == `""`)) {
+		private := key == "rootfsPropagation" && (string(raw) == `"rprivate"` || string(raw) == `""`)
+		if !allowedLinux[key] && !private && given(raw) {
 			return decline("linux.%.64s", key)
 		}
 	}

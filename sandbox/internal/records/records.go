@@ -89,6 +89,7 @@ type Container struct {
 	Processes []Process `json:"processes"`
 }
 
+// Process is the record of a process. Exec is empty for the own process of a container.
 type Process struct {
 	Exec     string `json:"exec,omitempty"`
 	State    State  `json:"state"`
