@@ -11,6 +11,7 @@ enum {
 	PROPAGATION = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE,
 	TYPE = 0170000, // of a file, in its mode
 	DIRECTORY = 0040000,
+	REGULAR = 0100000,
 	CHARACTERS = 0020000, // a device
 	DETACH = 2, // MNT_DETACH
 	NULL_MAJOR = 1,
@@ -52,6 +53,11 @@ static long resolve(const char *path, uint64_t flags, uint64_t limits) {
 	return fd;
 }
 
+// information returns the type of a descriptor's file.
+static long information(long fd, struct statx *info) {
+	return fd < 0 ? fd : CALL(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, info);
+}
+
 // make opens a place in the root, and makes the missing directories and the file of it.
 static long make(const char *path, int directory, uint32_t mode) {
 	long fd = resolve(path, 0, 0);
@@ -82,7 +88,14 @@ static long make(const char *path, int directory, uint32_t mode) {
 		char next = part[end];
 		part[end] = 0;
 		if (!next && !directory) {
-			fd = CALL(__NR_openat, parent, part + at, O_CREAT | O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0700, 0);
+			fd = CALL(__NR_mknodat, parent, part + at, REGULAR | 0700, 0, 0);
+			if (!fd || fd == -EEXIST) {
+				struct statx info;
+				fd = CALL(__NR_openat, parent, part + at, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 0);
+				if (!information(fd, &info) && (info.stx_mode & TYPE) != REGULAR) {
+					fd = -ELOOP; // a link, which may lead out
+				}
+			}
 		} else {
 			long err = CALL(__NR_mkdirat, parent, part + at, mode, 0, 0);
 			fd = err && err != -EEXIST ? err : resolve(part, 0, 0);
@@ -110,21 +123,26 @@ static long mount(const char *source, const char *target, const char *type, uint
 	return CALL(__NR_mount, source, target, type, flags, data);
 }
 
-// information returns what a descriptor's file is.
-static long information(long fd, struct statx *info) {
-	return fd < 0 ? fd : CALL(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, info);
-}
-
 // attach mounts at an open place. It closes the place. path is the place in the root.
 static void attach(long place, const char *path, const char *source, const char *type, uint64_t flags, const char *data, enum step step) {
 	need(place, step);
-	need(mount(source, named((int)place), type, flags & ~(uint64_t)(PROPAGATION | MS_RDONLY), data), step);
-	CALL(__NR_close, place, 0, 0, 0, 0);
-	if (!(flags & (PROPAGATION | MS_BIND | MS_RDONLY))) {
-		return;
+	long mounted = 0;
+	if (flags & MS_BIND) { // never resolve its place again: another container may have changed it
+		uint64_t how = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (flags & MS_REC ? AT_RECURSIVE : 0);
+		mounted = CALL(__NR_open_tree, AT_FDCWD, source, how, 0, 0);
+		need(mounted, step);
+		need(CALL(__NR_move_mount, mounted, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH), step);
+	} else {
+		need(mount(source, named((int)place), type, flags & ~(uint64_t)(PROPAGATION | MS_RDONLY), data), step);
 	}
-	long mounted = resolve(path, 0, 0);
-	need(mounted, step);
+	CALL(__NR_close, place, 0, 0, 0, 0);
+	if (!mounted) {
+		if (!(flags & (PROPAGATION | MS_RDONLY))) {
+			return;
+		}
+		mounted = resolve(path, 0, 0);
+		need(mounted, step);
+	}
 	if (flags & PROPAGATION) {
 		need(mount(0, named((int)mounted), 0, flags & (MS_REC | PROPAGATION), 0), step);
 	}
@@ -174,8 +192,13 @@ static void device(const char *directory, const char *name, struct node n) {
 	long parent = is(directory, "dev") ? resolve(directory, O_DIRECTORY, 0) : make(directory, 1, 0755);
 	need(parent, BAD_DEVICE);
 	long err = CALL(__NR_mknodat, parent, name, n.mode, n.device, 0);
-	if (!err) {
-		err = CALL(__NR_fchownat, parent, name, n.uid, n.gid, AT_SYMLINK_NOFOLLOW);
+	if (!err && (n.uid || n.gid)) { // own the file that was made, if it is still there
+		struct statx info;
+		long fd = CALL(__NR_openat, parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 0);
+		need(information(fd, &info), BAD_DEVICE);
+		need((info.stx_mode & TYPE) == (n.mode & TYPE) ? 0 : -EBUSY, BAD_DEVICE);
+		need(CALL(__NR_fchownat, fd, "", n.uid, n.gid, AT_EMPTY_PATH), BAD_DEVICE);
+		CALL(__NR_close, fd, 0, 0, 0, 0);
 	}
 	need(err == -EEXIST ? 0 : err, BAD_DEVICE);
 	CALL(__NR_close, parent, 0, 0, 0, 0);

@@ -19,9 +19,9 @@
 //   - The launcher itself uses no path. It reads only the agent's socket, which no child keeps.
 //   - The process of a new container uses paths of the agent for the sources of mounts. It resolves paths in the container's
 //     root so that no link leads out of the root. It opens only descriptors that name a place, and the null device.
-//   - The other children use a path only inside the container's namespaces, and only to enter a directory and to execute a
-//     program. They never open a file, so they read nothing that a container wrote.
-//   - A child keeps only the process's streams, and the write end of its own pipe and its pipe START, which close on exec.
+//   - Before a process enters its directory and looks for its program, it closes all descriptors but its streams, and its
+//     ends of its own pipe and of the pipe START, which close on exec. It follows no link of /proc to the directory.
+//   - It opens no other file, so it reads nothing that a container wrote.
 //   - No process of a container may read or trace a child before its exec: it is not dumpable. A process with
 //     CAP_SYS_PTRACE in the VM's own user namespace could, and such a process has the whole VM anyway.
 //   - The program is a sealed file in memory. So a container that reaches it through /proc/PID/exe cannot change it.

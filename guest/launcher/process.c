@@ -2,11 +2,13 @@
 #include "launcher.h"
 
 #include <linux/capability.h>
-#include <linux/close_range.h>
 #include <linux/filter.h>
+#include <linux/openat2.h>
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
 #include <linux/stat.h>
+
+enum { KEPT = 3 }; // the first of the two descriptors that a process keeps besides its streams
 
 static char *words[MAX_STRINGS + 2]; // pointers to the arguments and the environment
 
@@ -135,12 +137,36 @@ __attribute__((noreturn)) static void failed(const char *path, long err) {
 	quit(1);
 }
 
+// enter changes the directory. The last links of /proc would lead out of the container, so none is followed.
+static long enter(const char *directory) {
+	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS};
+	long fd = CALL(__NR_openat2, AT_FDCWD, directory, &how, sizeof how, 0);
+	if (fd < 0) {
+		return fd;
+	}
+	long err = CALL(__NR_fchdir, fd, 0, 0, 0, 0);
+	CALL(__NR_close, fd, 0, 0, 0, 0);
+	return err;
+}
+
+// drop closes every descriptor but the streams, REPORTS and START: a path in the container must not lead through one, for
+// example through /proc/self/fd, and some are directories of the VM.
+static void drop(const struct request *r, int start) {
+	int kept = KEPT; // all received descriptors have higher numbers
+	need(CALL(__NR_dup3, reports, kept, O_CLOEXEC, 0, 0), BAD_STREAMS);
+	reports = kept++;
+	if (r->flags & CREATE) {
+		need(CALL(__NR_dup3, start, kept++, O_CLOEXEC, 0, 0), BAD_STREAMS);
+	}
+	need(CALL(__NR_close_range, kept, ~0u, 0, 0, 0), BAD_STREAMS);
+}
+
 // wait waits for the byte that starts a container. Without it, the container is removed.
-static void wait(int start) {
+static void wait(void) {
 	char byte;
 	long n;
 	do {
-		n = CALL(__NR_read, start, &byte, 1, 0, 0);
+		n = CALL(__NR_read, KEPT + 1, &byte, 1, 0, 0);
 	} while (n == -EINTR);
 	if (n != 1) {
 		quit(1);
@@ -164,13 +190,13 @@ void process(const struct request *r, const int fds[]) {
 	if (r->flags & CREATE) {
 		contain(r, mounts, nodes, directory, text + length(text) + 1);
 	}
-	int entered = !CALL(__NR_chdir, directory, 0, 0, 0, 0); // otherwise try again as the process's user
+	drop(r, fds[START]);
+	int entered = !enter(directory); // otherwise try again as the process's user
 	static char path[MAX_PATH];
 	long found = find(path, directory, words[0], env);
 	if (found == -ENOENT) {
 		need(found, NOT_FOUND);
 	}
-	need(CALL(__NR_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC, 0, 0), BAD_STREAMS);
 	for (uint32_t i = 0; i < r->limits; i++) {
 		struct {
 			uint64_t soft, hard;
@@ -194,12 +220,12 @@ void process(const struct request *r, const int fds[]) {
 		need(found, found == -ENOENT ? NOT_FOUND : NOT_OPENED);
 	}
 	if (!entered) {
-		need(CALL(__NR_chdir, directory, 0, 0, 0, 0), BAD_DIRECTORY);
+		need(enter(directory), BAD_DIRECTORY);
 	}
 	CALL(__NR_umask, r->umask, 0, 0, 0, 0);
 	if (r->flags & CREATE) {
 		report(RUNNING, *id);
-		wait(fds[START]);
+		wait();
 	}
 	if (r->flags & NO_NEW_PRIVS) {
 		filter(r, instructions);

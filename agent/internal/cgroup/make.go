@@ -74,21 +74,31 @@ type setting struct {
 // Make creates the cgroup with OCI resources, as crun does. It refuses rare resources with ErrNotImplemented. After an error
 // the cgroup may exist.
 func (d Dir) Make(raw json.RawMessage) error {
-	var r resources
-	if len(raw) > 0 {
-		decoder := json.NewDecoder(bytes.NewReader(raw))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&r); err != nil {
-			return fmt.Errorf("resources: %w", err)
-		}
-	}
-	settings, err := r.settings()
+	settings, err := parse(raw)
 	if err != nil {
 		return fmt.Errorf("resources: %w", err)
 	}
-	if err := os.Mkdir(string(d), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(string(d), 0o755); err != nil {
 		return err
 	}
+	return d.apply(settings)
+}
+
+func parse(raw json.RawMessage) ([]setting, error) {
+	var r resources
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		return nil, err
+	}
+	return r.settings()
+}
+
+// apply writes the files of an existing cgroup.
+func (d Dir) apply(settings []setting) error {
 	for _, s := range settings {
 		err := d.write(s)
 		if s.optional && errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +188,7 @@ func (r *resources) settings() (all []setting, err error) {
 		add("hugetlb."+h.Size+".max", strconv.FormatUint(h.Limit, 10))
 	}
 	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
-		if strings.Contains(file, "/") {
+		if strings.Contains(file, "/") || strings.HasPrefix(file, "cgroup.") { // those move or stop processes
 			return nil, errdefs.ErrInvalidArgument
 		}
 		add(file, r.Unified[file])

@@ -35,7 +35,11 @@ func TestMake(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := Dir(dir).Make(json.RawMessage(raw)); err != nil {
+		settings, err := parse(json.RawMessage(raw))
+		if err == nil {
+			err = Dir(dir).apply(settings)
+		}
+		if err != nil {
 			t.Errorf("%s: %v", raw, err)
 		}
 		got := map[string]string{}
@@ -63,14 +67,15 @@ func TestMakeRefuses(t *testing.T) {
 		`1`, `{"memory":{"swap":5}}`, `{"memory":{"limit":5,"swap":4}}`, `{"memory":{"kernel":1}}`, `{"memory":{"disableOOMKiller":true}}`,
 		`{"cpu":{"shares":1}}`, `{"cpu":{"shares":262145}}`, `{"cpu":{"realtimePeriod":1}}`, `{"blockIO":{"weight":5}}`,
 		`{"network":{"classID":1}}`,
-		`{"devices":[{"allow":false}]}`, `{"unified":{"../x":"1"}}`, `{"hugepageLimits":[{"pageSize":"/","limit":1}]}`, `{"unknown":1}`,
+		`{"devices":[{"allow":false}]}`, `{"unified":{"../x":"1"}}`, `{"unified":{"cgroup.procs":"0"}}`,
+		`{"hugepageLimits":[{"pageSize":"/","limit":1}]}`, `{"unknown":1}`,
 		`{"pids":{"limit":"x"}}`, `{"cpu":{"cpus":"0"}}`, // there is no such file
 	} {
-		if err := Dir(t.TempDir()).Make(json.RawMessage(raw)); err == nil {
+		if err := Dir(filepath.Join(t.TempDir(), "c")).Make(json.RawMessage(raw)); err == nil {
 			t.Errorf("%s is applied", raw)
 		}
 	}
-	if err := Dir(filepath.Join(t.TempDir(), "a", "b")).Make(nil); err == nil {
-		t.Error("a directory in a missing one is made")
+	if err := Dir(t.TempDir()).Make(nil); err == nil {
+		t.Error("an existing cgroup is taken")
 	}
 }

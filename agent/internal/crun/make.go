@@ -22,7 +22,8 @@ type made struct {
 	of      Container
 	created *launcher.Created
 	cgroup  string
-	handed  bool // crun knows it too
+	began   int64 // the start time of its first process; 0 if it has ended at once
+	handed  bool  // crun knows it too
 }
 
 // make creates a container with the launcher. After launcher.ErrDeclined, crun can create it.
@@ -33,7 +34,7 @@ func (r *Runtime) make(ctx context.Context, c Container, p Process, onExit func(
 	end := agentv1.Begin(ctx, agentv1.PartLaunch)
 	top, linux, annotations := c.Spec.Parts()
 	s := launcher.Spec{Top: top, Linux: linux, Annotations: annotations}
-	created, err := r.launcher.Create(s, launcher.Place{ID: p.ID, Cgroup: p.Cgroup, Stdio: p.Stdio}, onExit)
+	created, err := r.launcher.Create(ctx, s, launcher.Place{ID: p.ID, Cgroup: p.Cgroup, Stdio: p.Stdio}, onExit)
 	switch {
 	case errors.Is(err, launcher.ErrLost):
 		r.log("crun starts all processes from now on: %v", err)
@@ -43,10 +44,11 @@ func (r *Runtime) make(ctx context.Context, c Container, p Process, onExit func(
 		return nil, err
 	}
 	end()
+	began := startTime(created.Child.PID()) // now, as its id cannot be another process's before it ends
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.containers[p.ID] = created.Container
-	r.made[p.ID] = &made{of: c, created: created, cgroup: p.Cgroup}
+	r.made[p.ID] = &made{of: c, created: created, cgroup: p.Cgroup, began: began}
 	return created.Child, nil
 }
 
@@ -76,13 +78,9 @@ func (r *Runtime) handOver(id string) error {
 	if err != nil {
 		return err
 	}
-	pid := m.created.Child.PID()
-	began, err := startTime(pid)
-	if err != nil {
-		return err
-	}
 	record, err := json.Marshal(status{
-		PID: pid, Began: began, Cgroup: strings.TrimPrefix(m.cgroup, cgroup.Mount), Root: filepath.Join(m.of.Bundle, "rootfs"),
+		PID: m.created.Child.PID(), Began: m.began,
+		Cgroup: strings.TrimPrefix(m.cgroup, cgroup.Mount), Root: filepath.Join(m.of.Bundle, "rootfs"),
 		Bundle: m.of.Bundle, Created: time.Now().UTC().Format(time.RFC3339Nano), Detached: true,
 		Descriptor: `["/dev/null","/dev/null","/dev/null"]`,
 	})
@@ -106,18 +104,21 @@ func (r *Runtime) handOver(id string) error {
 	return nil
 }
 
-// startTime returns the time of a process's start, in the kernel's ticks since the boot.
-func startTime(pid int) (int64, error) {
-	file := fmt.Sprintf("/proc/%d/stat", pid)
-	data, err := os.ReadFile(file)
+// startTime returns the time of a process's start, in the kernel's ticks since the boot, or 0 if there is no such process.
+func startTime(pid int) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, err
+		return 0
 	}
 	// The name, in parentheses, may have any byte.
 	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 	const starttime = 19 // of the fields after the name
 	if len(fields) <= starttime {
-		return 0, fmt.Errorf("%s: %d fields", file, len(fields))
+		return 0
 	}
-	return strconv.ParseInt(fields[starttime], 10, 64)
+	n, err := strconv.ParseInt(fields[starttime], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }

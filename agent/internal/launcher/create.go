@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -47,9 +48,9 @@ func (c *Created) Start() error {
 // Close ends the container if it has not been started.
 func (c *Created) Close() { c.start.Close() }
 
-// Create makes a container with its cgroup. onExit is as in reaper.Adopt. After any error, the OCI runtime can make the same
+// Create makes a container with its cgroup. onExit is as in reaper.Adopt. After ErrDeclined, the OCI runtime can make the same
 // container, or has the better reason for the error.
-func (l *Launcher) Create(s Spec, p Place, onExit func()) (*Created, error) {
+func (l *Launcher) Create(ctx context.Context, s Spec, p Place, onExit func()) (_ *Created, err error) {
 	if l.isLost() {
 		return nil, ErrDeclined
 	}
@@ -73,7 +74,17 @@ func (l *Launcher) Create(s Spec, p Place, onExit func()) (*Created, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cgroup.Dir(p.Cgroup).Make(s.Linux["resources"]); err != nil {
+	group := cgroup.Dir(p.Cgroup)
+	defer func() {
+		if err == nil {
+			return
+		}
+		// It also ends a process that hangs, which must not go on beside the OCI runtime's.
+		if left := group.Remove(ctx); left != nil {
+			err = fmt.Errorf("the launcher's attempt (%s) cannot be undone: %w", err.Error(), left)
+		}
+	}()
+	if err := group.Make(s.Linux["resources"]); err != nil {
 		return nil, decline("%w", err)
 	}
 	theirs, start, err := os.Pipe()
@@ -81,12 +92,13 @@ func (l *Launcher) Create(s Spec, p Place, onExit func()) (*Created, error) {
 		return nil, decline("%w", err)
 	}
 	defer theirs.Close()
-	child, err := l.request(message, p.Stdio, p.Cgroup, append([]*os.File{theirs}, joined...), func(pid int) error {
-		return score(pid, s.Top["process"])
+	child, err := l.request(message, p.Stdio, p.Cgroup, append([]*os.File{theirs}, joined...), func(c *reaper.Child) error {
+		return score(c, s.Top["process"])
 	}, onExit)
 	if err != nil {
 		start.Close()
-		if !errors.Is(err, ErrDeclined) {
+		// A directory behind a link of /proc may be the VM's, and the OCI runtime would enter it.
+		if !errors.Is(err, ErrDeclined) && !errors.Is(err, unix.ELOOP) {
 			err = decline("%w", err)
 		}
 		return nil, err
@@ -95,14 +107,25 @@ func (l *Launcher) Create(s Spec, p Place, onExit func()) (*Created, error) {
 }
 
 // score sets a process's preference for the OOM killer.
-func score(pid int, process json.RawMessage) error {
+func score(c *reaper.Child, process json.RawMessage) error {
 	var p struct {
 		Score int `json:"oomScoreAdj"`
 	}
 	if err := json.Unmarshal(process, &p); err != nil || p.Score == 0 {
 		return err
 	}
-	return os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), fmt.Append(nil, p.Score), 0)
+	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/oom_score_adj", c.PID()), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	select {
+	case <-c.Done(): // so the file may be another process's
+		return unix.ESRCH
+	default:
+	}
+	_, err = f.Write(fmt.Append(nil, p.Score))
+	return err
 }
 
 func closeAll(files []*os.File) {

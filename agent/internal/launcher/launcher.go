@@ -40,7 +40,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
-// ErrDeclined is matched by errors of Exec after which the caller can use the OCI runtime: the process does not run.
+// ErrDeclined is matched by errors of Create and Exec after which the caller can use the OCI runtime: the process does not run.
 var ErrDeclined = errors.New("the launcher cannot start it")
 
 // ErrLost is matched, with ErrDeclined, by the error of the call that has found the launcher unusable.
@@ -118,14 +118,14 @@ func (l *Launcher) Exec(process json.RawMessage, t Target, onExit func()) (*reap
 		return nil, decline("the container's first process: %w", err)
 	}
 	defer first.Close()
-	return l.request(message, t.Stdio, t.Cgroup, []*os.File{first}, func(int) error { return nil }, onExit)
+	return l.request(message, t.Stdio, t.Cgroup, []*os.File{first}, func(*reaper.Child) error { return nil }, onExit)
 }
 
 // request sends a request and returns the new process. The files follow the usual descriptors. adjust changes the process
 // after its report.
-func (l *Launcher) request(message []byte, stdio [3]*os.File, cgroup string, files []*os.File, adjust func(pid int) error, onExit func()) (
-	*reaper.Child, error,
-) {
+func (l *Launcher) request(
+	message []byte, stdio [3]*os.File, cgroup string, files []*os.File, adjust func(*reaper.Child) error, onExit func(),
+) (*reaper.Child, error) {
 	reports, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, decline("%w", err)
@@ -141,11 +141,12 @@ func (l *Launcher) request(message []byte, stdio [3]*os.File, cgroup string, fil
 	if err != nil {
 		return nil, err
 	}
-	if err := adjust(pid); err != nil {
-		_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+	child := l.reaper.Adopt(pid, onExit)
+	if err := adjust(child); err != nil {
+		_ = child.Signal(unix.SIGKILL) // it may have ended
 		return nil, err
 	}
-	return l.reaper.Adopt(pid, onExit), nil
+	return child, nil
 }
 
 // send sends a request. reports is the pipe's end for the launcher.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -467,7 +468,7 @@ func TestCreate(t *testing.T) {
 			t.Fatal(err)
 		}
 		group := filepath.Join(target.Cgroup, fmt.Sprint("c", i))
-		c, err := l.Create(bare(more), Place{ID: "c", Cgroup: group, Stdio: [3]*os.File{1: theirs, 2: theirs}}, func() {})
+		c, err := l.Create(t.Context(), bare(more), Place{ID: "c", Cgroup: group, Stdio: [3]*os.File{1: theirs, 2: theirs}}, func() {})
 		theirs.Close()
 		if (err == nil) != tc.made || err != nil && !errors.Is(err, ErrDeclined) || errors.Is(err, ErrLost) {
 			t.Errorf("%d: %s %v: %v", i, tc.mounts, tc.more, err)
@@ -480,12 +481,8 @@ func TestCreate(t *testing.T) {
 			c.Close()
 		}
 		ours.Close()
-		for end := time.Now().Add(testdeadline.For(10 * time.Second)); ; time.Sleep(time.Millisecond) { // a failed process ends at once
-			if err := os.Remove(group); err == nil || errors.Is(err, os.ErrNotExist) {
-				break
-			} else if time.Now().After(end) {
-				t.Fatalf("%d: %v", i, err)
-			}
+		if err := os.Remove(group); errors.Is(err, os.ErrNotExist) != (c == nil) {
+			t.Errorf("%d: the cgroup: %v", i, err)
 		}
 	}
 	if left := must(os.ReadDir(outside)); len(left) > 0 {
@@ -494,6 +491,73 @@ func TestCreate(t *testing.T) {
 	if mounts := must(mountinfo.GetMounts(mountinfo.PrefixFilter(at))); len(mounts) > 0 {
 		t.Errorf("mounts are left: %v", mounts)
 	}
+}
+
+// TestEscape: neither the directory nor the program of a process is reached through a descriptor or a link of /proc.
+func TestEscape(t *testing.T) {
+	l := start(t)
+	target := container(t)
+	at := root(t)
+	var directories, programs []string
+	for fd := range 12 {
+		directories = append(directories, fmt.Sprintf("/proc/self/fd/%d", fd))
+		link := fmt.Sprintf("link%d", fd)
+		must(0, os.Symlink(directories[fd], filepath.Join(at, link)))
+		directories = append(directories, "/"+link)
+		programs = append(programs, directories[fd]+"/../../../../bin/sh")
+	}
+	directories = append(directories, "/proc/1/root", "/proc/1/cwd", fmt.Sprintf("/proc/%d/root", os.Getpid()))
+	exec := target
+	exec.First = inRoot(t, l, target, at)
+	for _, process := range slices.Concat(
+		each(directories, `{"args":["/bin/sh","-c","exit 3"],"cwd":%q,"env":["HOME=/"],"user":{"uid":0,"gid":0}}`),
+		each(programs, `{"args":[%q,"-c","exit 3"],"cwd":"/","env":["HOME=/"],"user":{"uid":0,"gid":0}}`),
+	) {
+		for _, namespaces := range []string{`[{"type":"mount"}]`, `[{"type":"mount"},{"type":"pid"}]`} {
+			s := bare(map[string]string{
+				"root": `{"path":"` + at + `"}`, "process": process, "linux.namespaces": namespaces,
+				"mounts": `[{"destination":"/dev","type":"tmpfs","options":["mode=755"]},{"destination":"/proc","type":"proc","source":"proc"}]`,
+			})
+			if c, err := l.Create(t.Context(), s, Place{ID: "c", Cgroup: filepath.Join(target.Cgroup, "c")}, func() {}); err == nil {
+				t.Errorf("a container with %s is made", process)
+				c.Close()
+				wait(t, c.Child)
+				os.Remove(filepath.Join(target.Cgroup, "c"))
+			}
+		}
+		if _, status, err := l.run(t, exec, process); err == nil {
+			t.Errorf("a process with %s is started: %#x", process, status)
+		}
+	}
+}
+
+// each formats the values.
+func each(values []string, format string) (all []string) {
+	for _, v := range values {
+		all = append(all, fmt.Sprintf(format, v))
+	}
+	return all
+}
+
+// inRoot starts a container in a root, and returns its first process. It ends with the test.
+func inRoot(t *testing.T, l *Launcher, target Target, at string) *reaper.Child {
+	t.Helper()
+	group := filepath.Join(target.Cgroup, "first")
+	c, err := l.Create(t.Context(), bare(map[string]string{
+		"root": `{"path":"` + at + `"}`, "process": command("read x", ""), "linux.namespaces": `[{"type":"mount"},{"type":"pid"}]`,
+		"mounts": `[{"destination":"/dev","type":"tmpfs","options":["mode=755"]},{"destination":"/proc","type":"proc","source":"proc"}]`,
+	}), Place{ID: "first", Cgroup: group}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		wait(t, c.Child)
+		if err := os.Remove(group); err != nil {
+			t.Error(err)
+		}
+	})
+	return c.Child
 }
 
 // TestUnstarted: a container that is closed before its start ends without its program.
@@ -506,7 +570,7 @@ func TestUnstarted(t *testing.T) {
 		"mounts": `[{"destination":"/dev","type":"tmpfs","options":["mode=755"]}]`,
 	})
 	group := filepath.Join(target.Cgroup, "c")
-	c, err := l.Create(s, Place{ID: "c", Cgroup: group}, func() {})
+	c, err := l.Create(t.Context(), s, Place{ID: "c", Cgroup: group}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
