@@ -54,7 +54,8 @@ func signalEnds(ctx context.Context, t *testing.T, c *contract) {
 		k := c.start(ctx, t, fmt.Sprintf("c%d", s), script(fmt.Sprintf("sh -c 'kill -%d $$'; exit $?", s)))
 		k.expectExit(ctx, t, 128+int(s))
 	}
-	k := c.start(ctx, t, "c", newSpec("sleep", "1000"))
+	k := c.start(ctx, t, "c", script("echo started; exec sleep 1000"))
+	k.stdout.await(ctx, t, "started\n") // before, it is the runtime's own program, which a signal ends
 	c.do(ctx, t, "kill", "c", "TERM")
 	if s := c.state(ctx, t, "c"); s.Status != specs.StateRunning {
 		t.Errorf("after a signal that it does not handle, the first process is %s", s.Status)
