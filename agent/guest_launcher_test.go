@@ -29,10 +29,22 @@ func (g *guest) started(container string, p map[string]any) (by, out string, err
 	name := agentv1.Process{Container: container, Exec: "started"}
 	ctx, steps := timeline.With(g.ctx())
 	if _, err = g.Exec(ctx, agentv1.Exec{Process: name, Spec: raw(g.t, p)}); err == nil {
-		out = g.read(name, "stdout") + g.read(name, "stderr") + fmt.Sprint(g.exit(name).Code)
-		_, err := g.Delete(g.ctx(), name)
-		g.must(err)
+		out = g.ended(name)
 	}
+	return starter(steps), out, err
+}
+
+// ended removes a process at its end, and returns its output and its exit code.
+func (g *guest) ended(name agentv1.Process) string {
+	g.t.Helper()
+	out := g.read(name, "stdout") + g.read(name, "stderr") + fmt.Sprint(g.exit(name).Code)
+	_, err := g.Delete(g.ctx(), name)
+	g.must(err)
+	return out
+}
+
+// starter returns the name of the program that has started the process of a call, by its steps.
+func starter(steps *timeline.Recorder) (by string) {
 	for _, s := range steps.Steps() {
 		for _, part := range s.Parts {
 			if part.Name == agentv1.PartCrun || part.Name == agentv1.PartLaunch {
@@ -40,7 +52,7 @@ func (g *guest) started(container string, p map[string]any) (by, out string, err
 			}
 		}
 	}
-	return by, out, err
+	return by
 }
 
 // look prints the properties of a process from the program that started it. It leaves out its own ids and times. It is sparing with

@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -40,18 +39,9 @@ func (g *guest) created(s map[string]any, change ...func(*agentv1.Create)) (by, 
 	}
 	if _, err = g.Create(ctx, c); err == nil {
 		g.must(g.Start(g.ctx(), name))
-		out = g.read(name, "stdout") + g.read(name, "stderr") + fmt.Sprint(g.exit(name).Code)
-		_, err := g.Delete(g.ctx(), name)
-		g.must(err)
+		out = g.ended(name)
 	}
-	for _, s := range steps.Steps() {
-		for _, part := range s.Parts {
-			if part.Name == agentv1.PartCrun || part.Name == agentv1.PartLaunch {
-				by = part.Name
-			}
-		}
-	}
-	return by, out, err
+	return starter(steps), out, err
 }
 
 var (

@@ -129,7 +129,7 @@ func (s *Service) PodUsages(ctx context.Context, filter *runtimeapi.PodSandboxSt
 	return out, ctx.Err()
 }
 
-// usagesOf returns the usage of those of the pods that answer.
+// usagesOf returns the usage of the pods. A pod that does not answer is missing.
 func usagesOf(ctx context.Context, s *Service, pods []engine.Pod) map[string]*usage.Usage {
 	var meters []usage.Meter
 	for _, p := range pods {

@@ -12,7 +12,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// Launch makes Exec use a launcher. log writes down the reason when crun replaces it. It must precede all calls of Exec.
+// Launch makes Create and Exec use a launcher. log writes down the reason when crun replaces it. It must precede all other calls.
 func (r *Runtime) Launch(l *launcher.Launcher, log func(format string, args ...any)) {
 	r.launcher, r.log = l, log
 }
